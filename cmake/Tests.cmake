@@ -1,0 +1,93 @@
+# The tests: one program per folder of tests/unit/, one per suite, one per fuzz target. Each is one ctest entry whose
+# label says its kind.
+find_package(GTest REQUIRED)
+
+if(SLUICE_SANITIZE)
+  set(sluice_test_timeout 300)
+else()
+  set(sluice_test_timeout 120)
+endif()
+
+# Support code shared by all tests. It links no layer of its own: a test program links the layers it is about, and the
+# linker takes from this library only the members the program uses. So a broken upper layer cannot stop a lower test.
+file(GLOB support_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/support/*.cc)
+if(support_sources)
+  add_library(sluice_test_support STATIC ${support_sources})
+  set(support_scope PUBLIC)
+else()
+  add_library(sluice_test_support INTERFACE)
+  set(support_scope INTERFACE)
+endif()
+target_include_directories(sluice_test_support ${support_scope} ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}
+                                                                ${PROJECT_SOURCE_DIR}/tests)
+target_link_libraries(sluice_test_support ${support_scope} GTest::gmock GTest::gtest)
+
+# The highest layer that exists of those in the list; links `target` to all of them.
+function(sluice_link_layers target)
+  foreach(layer IN LISTS ARGN)
+    if(TARGET sluice_${layer})
+      target_link_libraries(${target} PRIVATE sluice_${layer})
+    endif()
+  endforeach()
+endfunction()
+
+# sluice_test(name label SOURCES... LAYERS...): one gtest program, one ctest entry.
+function(sluice_test name label)
+  cmake_parse_arguments(arg "" "" "SOURCES;LAYERS" ${ARGN})
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE sluice_test_support)
+  sluice_link_layers(${name} ${arg_LAYERS})
+  target_link_libraries(${name} PRIVATE GTest::gmock_main)
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT ${sluice_test_timeout})
+endfunction()
+
+# The layers up to and with `top`, highest first.
+function(sluice_layers_upto top out)
+  set(order app control switch vhost net virtio packet memory base)
+  list(FIND order ${top} at)
+  list(SUBLIST order ${at} -1 layers)
+  set(${out} ${layers} PARENT_SCOPE)
+endfunction()
+
+# sluice_suite(name top): tests/<name>/*.cc as one program which sees the layers up to `top`.
+function(sluice_suite name top)
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${name}/*.cc)
+  if(sources)
+    sluice_layers_upto(${top} layers)
+    sluice_test(${name} ${name} SOURCES ${sources} LAYERS ${layers})
+  endif()
+endfunction()
+
+if(NOT SLUICE_FUZZING)
+  foreach(folder base memory packet virtio net vhost switch control app)
+    file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/unit/${folder}/*_test.cc)
+    if(sources)
+      sluice_test(unit_${folder} unit SOURCES ${sources} LAYERS ${folder})
+    endif()
+  endforeach()
+  sluice_suite(contract switch)
+  sluice_suite(model switch)
+  sluice_suite(conformance vhost)
+  sluice_suite(regression control)
+endif()
+
+# Fuzz targets: with libFuzzer in the preset `fuzz`; elsewhere a replay of the corpus and of random inputs, so that a
+# target cannot rot and an input once found stays tested under every compiler.
+file(GLOB fuzz_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/fuzz/*_fuzz.cc)
+foreach(source IN LISTS fuzz_sources)
+  get_filename_component(name ${source} NAME_WE)
+  string(REGEX REPLACE "_fuzz$" "" subject ${name})
+  sluice_layers_upto(control layers)
+  set(corpus ${PROJECT_SOURCE_DIR}/tests/fuzz/corpus/${subject})
+  if(SLUICE_FUZZING)
+    add_executable(${name} ${source})
+    target_link_options(${name} PRIVATE -fsanitize=${SLUICE_SANITIZE})
+  else()
+    add_executable(${name} ${source} ${PROJECT_SOURCE_DIR}/tests/fuzz/replay_main.cc)
+    add_test(NAME ${name} COMMAND ${name} ${corpus})
+    set_tests_properties(${name} PROPERTIES LABELS fuzz TIMEOUT ${sluice_test_timeout})
+  endif()
+  target_link_libraries(${name} PRIVATE sluice_test_support)
+  sluice_link_layers(${name} ${layers})
+endforeach()

@@ -1,0 +1,63 @@
+// UniqueFd: an owned file descriptor. EventFd: the kick and call signal of a virtqueue.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#include "base/error.h"
+
+namespace sluice {
+
+/// Owns one descriptor and closes it. Move-only; a moved-from object is empty and harmless.
+class UniqueFd {
+ public:
+  UniqueFd() = default;
+  explicit UniqueFd(int fd) : fd_(fd) {}
+  UniqueFd(UniqueFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  UniqueFd& operator=(UniqueFd&& other) noexcept {
+    if (this != &other) reset(std::exchange(other.fd_, -1));
+    return *this;
+  }
+  UniqueFd(const UniqueFd&) = delete;
+  UniqueFd& operator=(const UniqueFd&) = delete;
+  ~UniqueFd() { reset(); }
+
+  [[nodiscard]] int get() const { return fd_; }
+  explicit operator bool() const { return fd_ >= 0; }
+  [[nodiscard]] int release() { return std::exchange(fd_, -1); }
+  void reset(int fd = -1);
+
+  /// A second descriptor of the same open file, close-on-exec.
+  [[nodiscard]] Result<UniqueFd> duplicate() const;
+
+ private:
+  int fd_ = -1;
+};
+
+/// A counter to wake a sleeper: eventfd(2), or whatever writable thing a peer gave in its place.
+class EventFd {
+ public:
+  EventFd() = default;
+  /// Makes a new non-blocking, close-on-exec eventfd.
+  [[nodiscard]] static Result<EventFd> create();
+
+  /// Takes a descriptor that a peer sent. Errors: kInvalidArgument unless it is an eventfd (a
+  /// pipe or a socket could block us; SEC-61). The peer shares the open file, so its O_NONBLOCK
+  /// is not ours to change: signal() and drain() look with poll(2) first where it is missing.
+  [[nodiscard]] static Result<EventFd> adopt(UniqueFd fd);
+
+  [[nodiscard]] int fd() const { return fd_.get(); }
+  explicit operator bool() const { return static_cast<bool>(fd_); }
+
+  /// Adds one. Never blocks: a counter that is full is a wake-up already on its way (SEC-62).
+  void signal() const;
+  /// Reads the counter to zero without blocking. True if it was non-zero.
+  bool drain() const;
+
+ private:
+  EventFd(UniqueFd fd, bool nonblocking) : fd_(std::move(fd)), nonblocking_(nonblocking) {}
+  UniqueFd fd_;
+  bool nonblocking_ = true;
+};
+
+}  // namespace sluice

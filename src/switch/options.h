@@ -1,0 +1,76 @@
+// What a switch is told when it starts: ports, forwarding, workers. Filled by flags or by a file.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sluice::fabric {
+
+enum class Forward : std::uint8_t { kBridge, kPatch };
+enum class PollMode : std::uint8_t { kBusy, kAdaptive, kInterrupt };
+
+using MacAddress = std::array<std::byte, 6>;
+
+/// A vhost-user port: one virtio-net device, served to a driver over a Unix socket.
+struct VhostUserOptions {
+  std::string path;              // Of the socket.
+  std::string name;              // Unique; empty: the file name of `path` without ".sock".
+  std::uint16_t queues = 1;      // Queue pairs offered, 1..kQueuePairsMax.
+  bool client = false;           // Connect (again and again) instead of listening.
+  std::optional<MacAddress> mac; // Offered to the driver; frames from other sources are dropped.
+  bool offloads = true;          // Checksum and segmentation offloads.
+  std::uint16_t mtu = 65535;     // Largest payload towards the driver; below 65535 MTU is offered.
+  bool packed = true;            // Offer RING_PACKED, ...
+  bool in_order = true;          // ... IN_ORDER, ...
+  bool mrg_rxbuf = true;         // ... MRG_RXBUF, ...
+  bool event_idx = true;         // ... EVENT_IDX, ...
+  bool indirect = true;          // ... INDIRECT_DESC, ...
+  bool ring_reset = false;       // ... RING_RESET: only for drivers whose front-end tells us.
+  bool one_used_entry = false;   // Give back in-order transmit bursts with one used entry.
+};
+
+/// Makes frames (for benchmarks and tests): each receive() gives a burst of equal frames.
+struct GeneratorOptions {
+  std::string name = "gen0";
+  std::uint16_t queues = 1;
+  std::uint32_t size = 64;       // Frame bytes, 14..65549.
+};
+
+/// Takes and counts frames.
+struct SinkOptions {
+  std::string name = "sink0";
+  bool touch = false;            // Read every payload byte (else only what delivery needs).
+};
+
+struct WorkerOptions {
+  std::uint16_t count = 1;
+  PollMode poll = PollMode::kAdaptive;
+  std::vector<std::uint16_t> cores;          // Core of worker i; empty: not pinned.
+  std::chrono::microseconds spin{50};        // Adaptive: how long it spins before it sleeps.
+};
+
+struct BridgeOptions {
+  std::size_t table_size = 4096;             // MAC entries.
+  std::chrono::seconds ageing{300};
+};
+
+struct SwitchOptions {
+  std::vector<VhostUserOptions> vhost_user;  // In order of port number.
+  std::vector<GeneratorOptions> generators;
+  std::vector<SinkOptions> sinks;
+  Forward forward = Forward::kBridge;
+  /// Patch: pairs of port names, both directions; a port paired with itself echoes. Empty with
+  /// kPatch: ports 0-1, 2-3, ... in order.
+  std::vector<std::pair<std::string, std::string>> patches;
+  BridgeOptions bridge;
+  WorkerOptions workers;
+  std::string state_directory;  // Where used-position records live; empty: beside each socket.
+};
+
+}  // namespace sluice::fabric

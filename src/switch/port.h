@@ -1,0 +1,84 @@
+// Port: the contract between the forwarder and everything that sends or takes packets.
+//
+// A worker visits the queues it owns: receive() a burst from the port, forward it, release() it.
+// Another port's transmit() copies the packets it gets; it never keeps a view. Queue indices here
+// are queue pairs: receive side q of a vhost-user port is its transmitq 2q+1, transmit side q its
+// receiveq 2q.
+//
+// Threads: receive/release of one queue by the worker that owns it; transmit by any worker (the
+// port takes the queue's lock, and drops the burst as kQueueBusy if it is held); the rest by the
+// control thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/strong.h"
+#include "net/drop.h"
+#include "packet/packet.h"
+
+namespace sluice::fabric {
+
+using PortId = Strong<struct PortIdTag, std::uint16_t>;
+
+/// How a worker that wants to sleep is woken for one queue.
+struct WakeSource {
+  int fd = -1;            // Readable when there is work; -1 if the queue cannot wake anyone.
+  std::uint64_t generation = 0;  // Changes whenever `fd` does: register it anew.
+};
+
+/// What is shown of one queue (`sluice queue show`).
+struct QueueView {
+  std::string_view kind;   // "receiveq", "transmitq", ...
+  std::uint16_t index = 0; // Virtqueue index, as the specification numbers them.
+  std::string_view state;  // "stopped", "disabled", "running", "broken".
+  std::string_view path;   // Name of the chosen path; empty if not running.
+  std::uint32_t size = 0;
+  std::uint16_t avail = 0;
+  std::uint16_t used = 0;
+  std::string error;       // Why it broke, if it did.
+  const net::DirectionCounters* counters = nullptr;  // Lives as long as the port.
+};
+
+class Port {
+ public:
+  virtual ~Port() = default;
+
+  [[nodiscard]] virtual std::string_view name() const = 0;
+  [[nodiscard]] virtual std::string_view kind() const = 0;
+  /// Queue pairs the port may ever have; constant.
+  [[nodiscard]] virtual std::uint16_t queue_pairs() const = 0;
+
+  /// Takes up to kBurstMax packets that arrived on queue `q`. If it returns non-zero the queue is
+  /// held, and the burst's views valid, until release(q); on zero there is nothing to release.
+  virtual std::size_t receive(std::uint16_t q, packet::Burst& burst) = 0;
+  virtual void release(std::uint16_t q) = 0;
+
+  /// Sends burst.packets[which[i]] out. `hint` chooses the queue: any number, the same for
+  /// packets that must stay in order. Returns how many went; the rest is dropped and counted here.
+  virtual std::size_t transmit(std::uint32_t hint, const packet::Burst& burst,
+                               std::span<const packet::PacketIndex> which) = 0;
+
+  /// The counters of packets that came in on / go out to the port, queue by queue.
+  [[nodiscard]] virtual const net::DirectionCounters& from_driver(std::uint16_t q) const = 0;
+  [[nodiscard]] virtual const net::DirectionCounters& to_driver(std::uint16_t q) const = 0;
+  /// For the forwarder, which drops on behalf of the port a packet came from. Worker of q only.
+  virtual net::DirectionCounters& from_driver(std::uint16_t q) = 0;
+
+  /// Before sleeping: asks to be woken for queue q. Returns true if there is work already.
+  virtual bool arm(std::uint16_t q) = 0;
+  /// After waking: no more wake-ups wanted; also drains the wake source.
+  virtual void disarm(std::uint16_t q) = 0;
+  [[nodiscard]] virtual WakeSource wake_source(std::uint16_t q) = 0;
+
+  /// True if packets can leave by this port now (link up).
+  [[nodiscard]] virtual bool ready() const = 0;
+  [[nodiscard]] virtual std::vector<QueueView> queues() const = 0;
+};
+
+}  // namespace sluice::fabric

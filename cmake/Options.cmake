@@ -7,7 +7,8 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Debug CACHE STRING "Debug or Release" FORCE)
 endif()
-# -O1 keeps the tests quick and the back traces true. Sanitizers print lines only, so line tables are enough for them.
+# -O1 keeps the tests quick and the back traces true. Sanitizers print lines only, so line tables
+# are enough for them.
 set(CMAKE_CXX_FLAGS_DEBUG "-O1 -g -D_GLIBCXX_ASSERTIONS")
 set(CMAKE_CXX_FLAGS_RELEASE "-O3 -DNDEBUG")
 if(SLUICE_SANITIZE)
@@ -22,10 +23,12 @@ endif()
 find_package(Threads REQUIRED)
 link_libraries(Threads::Threads)
 
-add_compile_options(-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror -fno-plt -fdiagnostics-color=auto)
+add_compile_options(-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror -fno-plt
+                    -fdiagnostics-color=auto)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   add_compile_options(-Wthread-safety)
-  # The linker of the same LLVM release: several times quicker than ld, which matters most with sanitizers.
+  # The linker of the same LLVM release: several times quicker than ld, which matters most with
+  # sanitizers.
   find_program(SLUICE_LLD ld.lld HINTS /usr/lib/llvm-19/bin NO_DEFAULT_PATH)
   if(SLUICE_LLD)
     add_link_options(--ld-path=${SLUICE_LLD})
@@ -48,7 +51,8 @@ endif()
 
 set(SLUICE_FUZZING OFF)
 if(SLUICE_SANITIZE)
-  # libFuzzer brings its own main(): only fuzz targets link it, everything else is instrumented alone.
+  # libFuzzer brings its own main(): only fuzz targets link it, everything else is instrumented
+  # alone.
   if(SLUICE_SANITIZE MATCHES "fuzzer")
     set(SLUICE_FUZZING ON)
   endif()

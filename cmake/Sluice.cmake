@@ -1,12 +1,13 @@
 # sluice_library() and sluice_program(): how the folders of src/ become targets.
 
-# Code on the packet path neither throws nor asks for types at run time. An interface declared in one of these folders
-# and implemented above it must have only pure or inline virtual functions: its type information is then emitted where
-# it is used.
+# Code on the packet path neither throws nor asks for types at run time. An interface declared in
+# one of these folders and implemented above it must have only pure or inline virtual functions: its
+# type information is then emitted where it is used.
 set(SLUICE_HOT_FOLDERS memory packet virtio net)
 
-# sluice_library(folder LAYERS...): library sluice_<folder> from src/<folder>/*.cc, linked to the layers named and to
-# nothing else. A folder with headers alone becomes an INTERFACE library, a folder without content is skipped.
+# sluice_library(folder LAYERS...): library sluice_<folder> from src/<folder>/*.cc, linked to the
+# layers named and to nothing else. A folder with headers alone becomes an INTERFACE library, a
+# folder without content is skipped.
 function(sluice_library folder)
   set(dir ${PROJECT_SOURCE_DIR}/src/${folder})
   file(GLOB sources CONFIGURE_DEPENDS ${dir}/*.cc)
@@ -33,7 +34,8 @@ function(sluice_library folder)
       target_link_libraries(${target} ${scope} sluice_${layer})
     endif()
   endforeach()
-  # Text and formats belong to the two top layers. toml++, nlohmann-json and CLI11 are headers without a target.
+  # Text and formats belong to the two top layers. toml++, nlohmann-json and CLI11 are headers
+  # without a target.
   if(folder STREQUAL "control" OR folder STREQUAL "app")
     find_package(fmt REQUIRED)
     target_link_libraries(${target} ${scope} fmt::fmt)

@@ -1,5 +1,5 @@
-# The tests: one program per folder of tests/unit/, one per suite, one per fuzz target. Each is one ctest entry whose
-# label says its kind.
+# The tests: one program per folder of tests/unit/, one per suite, one per fuzz target. Each is one
+# ctest entry whose label says its kind.
 find_package(GTest REQUIRED)
 
 if(SLUICE_SANITIZE)
@@ -8,8 +8,19 @@ else()
   set(sluice_test_timeout 120)
 endif()
 
-# Support code shared by all tests. It links no layer of its own: a test program links the layers it is about, and the
-# linker takes from this library only the members the program uses. So a broken upper layer cannot stop a lower test.
+# Where sanitizers find the program that turns addresses into lines, and how strict they are.
+function(sluice_test_properties name label)
+  set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT ${sluice_test_timeout})
+  if(SLUICE_SANITIZE)
+    set_tests_properties(${name} PROPERTIES
+      ENVIRONMENT "UBSAN_OPTIONS=print_stacktrace=1;ASAN_OPTIONS=detect_stack_use_after_return=1"
+      ENVIRONMENT_MODIFICATION "PATH=path_list_append:/usr/lib/llvm-19/bin")
+  endif()
+endfunction()
+
+# Support code shared by all tests. It links no layer of its own: a test program links the layers it
+# is about, and the linker takes from this library only the members the program uses. So a broken
+# upper layer cannot stop a lower test.
 file(GLOB support_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/support/*.cc)
 if(support_sources)
   add_library(sluice_test_support STATIC ${support_sources})
@@ -18,11 +29,12 @@ else()
   add_library(sluice_test_support INTERFACE)
   set(support_scope INTERFACE)
 endif()
-target_include_directories(sluice_test_support ${support_scope} ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}
+target_include_directories(sluice_test_support ${support_scope} ${PROJECT_SOURCE_DIR}/src
+                                                                ${PROJECT_SOURCE_DIR}
                                                                 ${PROJECT_SOURCE_DIR}/tests)
 target_link_libraries(sluice_test_support ${support_scope} GTest::gmock GTest::gtest)
 
-# The highest layer that exists of those in the list; links `target` to all of them.
+# Links `target` to those of the layers that exist.
 function(sluice_link_layers target)
   foreach(layer IN LISTS ARGN)
     if(TARGET sluice_${layer})
@@ -39,7 +51,7 @@ function(sluice_test name label)
   sluice_link_layers(${name} ${arg_LAYERS})
   target_link_libraries(${name} PRIVATE GTest::gmock_main)
   add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT ${sluice_test_timeout})
+  sluice_test_properties(${name} ${label})
 endfunction()
 
 # The layers up to and with `top`, highest first.
@@ -59,6 +71,15 @@ function(sluice_suite name top)
   endif()
 endfunction()
 
+# The style of the tree, once: it does not depend on the compiler.
+find_package(Python3 COMPONENTS Interpreter)
+if(Python3_FOUND AND NOT SLUICE_SANITIZE)
+  foreach(name tidy tidy_test)
+    add_test(NAME ${name} COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/tidy/${name}.py)
+    sluice_test_properties(${name} tidy)
+  endforeach()
+endif()
+
 if(NOT SLUICE_FUZZING)
   foreach(folder base memory packet virtio net vhost switch control app)
     file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/unit/${folder}/*_test.cc)
@@ -72,8 +93,8 @@ if(NOT SLUICE_FUZZING)
   sluice_suite(regression control)
 endif()
 
-# Fuzz targets: with libFuzzer in the preset `fuzz`; elsewhere a replay of the corpus and of random inputs, so that a
-# target cannot rot and an input once found stays tested under every compiler.
+# Fuzz targets: with libFuzzer in the preset `fuzz`; elsewhere a replay of the corpus and of random
+# inputs, so that a target cannot rot and an input once found stays tested under every compiler.
 file(GLOB fuzz_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/fuzz/*_fuzz.cc)
 foreach(source IN LISTS fuzz_sources)
   get_filename_component(name ${source} NAME_WE)
@@ -86,8 +107,14 @@ foreach(source IN LISTS fuzz_sources)
   else()
     add_executable(${name} ${source} ${PROJECT_SOURCE_DIR}/tests/fuzz/replay_main.cc)
     add_test(NAME ${name} COMMAND ${name} ${corpus})
-    set_tests_properties(${name} PROPERTIES LABELS fuzz TIMEOUT ${sluice_test_timeout})
+    sluice_test_properties(${name} fuzz)
   endif()
   target_link_libraries(${name} PRIVATE sluice_test_support)
   sluice_link_layers(${name} ${layers})
 endforeach()
+
+# The canary must be found by libFuzzer, or the silence of the others means nothing.
+if(SLUICE_FUZZING)
+  add_executable(canary ${PROJECT_SOURCE_DIR}/tests/fuzz/canary.cc)
+  target_link_options(canary PRIVATE -fsanitize=${SLUICE_SANITIZE})
+endif()

@@ -1,4 +1,5 @@
-// main() for a fuzz target without libFuzzer: replays the stored corpus, then pseudo-random inputs from a fixed seed.
+// main() for a fuzz target without libFuzzer: replays the stored corpus, then pseudo-random inputs
+// from a fixed seed.
 //
 // Use: <target> [CORPUS_DIRECTORY] [RANDOM_INPUTS]
 #include <algorithm>
@@ -20,7 +21,8 @@ namespace {
 using Input = std::vector<std::uint8_t>;
 
 constexpr int kDefaultRandomInputs = 3000;
-// Most parsers decide within the first bytes, so short inputs are drawn far more often than long ones.
+// Most parsers decide within the first bytes, so short inputs are drawn far more often than long
+// ones.
 constexpr std::array<std::size_t, 6> kLengthLimits = {8, 32, 64, 256, 1024, 4096};
 
 // An exact copy on the heap, so that a read past the end is one that AddressSanitizer sees.
@@ -46,13 +48,15 @@ std::vector<Input> read_corpus(const std::filesystem::path& directory) {
 Input random_bytes(std::mt19937_64& random) {
   const std::size_t limit = kLengthLimits[random() % kLengthLimits.size()];
   Input input(random() % (limit + 1));
-  // Half of the inputs favour small numbers: lengths, counts and opcodes are small in all our formats.
+  // Half of the inputs favour small numbers: lengths, counts and opcodes are small in all our
+  // formats.
   const bool small = random() % 2 == 0;
   for (auto& byte : input) byte = static_cast<std::uint8_t>(small ? random() % 8 : random());
   return input;
 }
 
-// A stored input with a few bytes changed, perhaps cut: reaches depths that random bytes alone never do.
+// A stored input with a few bytes changed, perhaps cut: reaches depths that random bytes alone
+// never do.
 Input mutated(const Input& seed, std::mt19937_64& random) {
   Input input = seed;
   if (random() % 4 == 0) input.resize(random() % (input.size() + 1));

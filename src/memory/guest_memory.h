@@ -22,9 +22,9 @@ namespace sluice::memory {
 /// What a front-end says of one region (vhost-user "memory region description").
 struct RegionRecord {
   GuestAddress guest;
-  std::uint64_t size = 0;      // Bytes.
+  std::uint64_t size = 0;  // Bytes.
   UserAddress user;
-  std::uint64_t offset = 0;    // Bytes into the file.
+  std::uint64_t offset = 0;  // Bytes into the file.
   friend bool operator==(const RegionRecord&, const RegionRecord&) = default;
 };
 
@@ -60,8 +60,7 @@ class GuestMemory {
 
   /// The bytes at [address, address + length), or null unless all of them lie in one region. A
   /// length of 0 asks whether `address` itself is inside (SPL-15).
-  [[nodiscard, gnu::always_inline]] std::byte* translate(GuestAddress address,
-                                                         std::uint64_t length,
+  [[nodiscard, gnu::always_inline]] std::byte* translate(GuestAddress address, std::uint64_t length,
                                                          RegionHint& hint) const {
     const std::uint64_t offset = address.raw() - hint.guest;
     if (offset < hint.size && length <= hint.size - offset) [[likely]] {
@@ -91,7 +90,8 @@ class GuestMemory {
   [[nodiscard]] const Region* find(GuestAddress address) const;
 
   std::vector<std::shared_ptr<const Region>> regions_;
-  std::vector<std::uint64_t> starts_;  // Guest addresses, sorted: what the search touches.
+  std::vector<std::uint64_t> starts_;   // Guest addresses, sorted: what the search touches.
+  std::vector<const Region*> by_host_;  // Sorted by our own address, for guest_address().
 };
 
 }  // namespace sluice::memory

@@ -28,7 +28,8 @@ class Mapping {
   /// Maps `size` bytes of `fd` from `offset` on, shared, readable and writable. `offset` need not
   /// be a multiple of the page. The descriptor is not kept.
   /// Errors: kOutOfRange if size is 0, the sum overflows, or the file (fstat) is shorter;
-  /// kInvalidArgument if `fd` cannot be mapped; kNoMemory, kSystem.
+  /// kInvalidArgument if `fd` cannot be mapped for writing or is not a file in memory (memfd,
+  /// tmpfs, hugetlbfs): the owner of any other could stall us at each touch; kNoMemory, kSystem.
   [[nodiscard]] static Result<Mapping> map_file(int fd, std::uint64_t offset, std::uint64_t size);
 
   /// New zeroed shared memory with a descriptor that can be sent to a peer. The file is sealed
@@ -48,9 +49,9 @@ class Mapping {
   [[nodiscard]] static std::size_t live_count();
 
  private:
-  std::byte* data_ = nullptr;   // First byte asked for.
+  std::byte* data_ = nullptr;  // First byte asked for.
   std::size_t size_ = 0;
-  std::byte* base_ = nullptr;   // Page-aligned start of the mapping.
+  std::byte* base_ = nullptr;  // Page-aligned start of the mapping.
   std::size_t mapped_ = 0;
   GuardEntry* guard_ = nullptr;  // Null for private memory.
 };

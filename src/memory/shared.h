@@ -126,4 +126,16 @@ class Shared {
 
 static_assert(sizeof(Shared<std::uint16_t>) == 2);
 
+/// The record or the first element of an array at `place`, which was translated, checked for its
+/// whole length and is aligned for T.
+template <class T>
+[[nodiscard, gnu::always_inline]] inline Shared<T>* shared_at(std::byte* place) {
+  return reinterpret_cast<Shared<T>*>(place);
+}
+
+/// Full barrier: what was stored before is visible before anything is read after (EVI-04).
+[[gnu::always_inline]] inline void full_barrier() {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+}
+
 }  // namespace sluice::memory

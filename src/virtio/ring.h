@@ -78,9 +78,12 @@ inline constexpr std::uint16_t kPackedStart = 0x8000;  // Slot 0, wrap counter 1
 
 /// Where a packed ring's used position is written before the flags that publish it, so that it
 /// outlives the process. After a crash the flags at `old_used` tell which of the two holds.
-struct UsedPositionRecord {
+struct alignas(4) UsedPositionRecord {
   std::uint16_t old_used;
   std::uint16_t new_used;
+
+  /// Says that the ring is about to go from `from` to `to`. Call before the flags are written.
+  void write(std::uint16_t from, std::uint16_t to);
 };
 
 /// All a ring needs to start. Addresses are translated and checked by whoever fills it
@@ -159,5 +162,14 @@ concept DriverRing = requires(R ring, const R& view, std::span<const Offer> offe
   { view.outstanding() } -> std::same_as<std::size_t>;  // Buffers offered, not yet collected.
   { view.error() } -> std::same_as<const std::optional<Error>&>;
 };
+
+inline void UsedPositionRecord::write(std::uint16_t from, std::uint16_t to) {
+  // Our successor reads the record only after this process is gone, so program order is all it
+  // needs. Old first: `from` is where the last write went to, so between the two stores the record
+  // says "idle at from", which is true. The fence keeps the flags behind both.
+  __atomic_store_n(&old_used, from, __ATOMIC_RELAXED);
+  __atomic_store_n(&new_used, to, __ATOMIC_RELAXED);
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+}
 
 }  // namespace sluice::virtio

@@ -1,0 +1,228 @@
+// PackedDeviceRing: the device side of a packed virtqueue. Contract: DeviceRing in virtio/ring.h.
+// Spec: virtio 1.3, 2.8.
+//
+// Invariants: used_ is where the next used descriptor goes, avail_ where the next list starts;
+// held_slots_ = avail_ - used_ in slots, never more than size. A driver that marks more available
+// than the ring has is caught by that.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "base/error.h"
+#include "memory/guest_memory.h"
+#include "memory/shared.h"
+#include "virtio/chain_reader.h"
+#include "virtio/event_index.h"
+#include "virtio/packed_layout.h"
+#include "virtio/ring.h"
+#include "virtio/spec.h"
+
+namespace sluice::virtio {
+
+template <Order kOrder>
+class PackedDeviceRing {
+ public:
+  static constexpr Order kRingOrder = kOrder;
+
+  explicit PackedDeviceRing(const RingConfig& config)
+      : layout_(config),
+        config_(config),
+        avail_(PackedPosition::decode(config.position.avail)),
+        used_(PackedPosition::decode(config.position.used)),
+        signalled_(used_) {}
+
+  std::size_t take(const memory::GuestMemory& memory, std::span<Chain> out, SegmentArena& arena) {
+    if (error_) return 0;
+    const std::size_t wanted = std::min(out.size(), kTakeMax);
+    std::size_t taken = 0;
+    for (; taken < wanted; ++taken) {
+      const PackedTail tail = layout_.read_tail(avail_.slot());  // B, pairs with A
+      if (!PackedLayout::is_avail(tail.flags, avail_.wrap())) break;
+      if (held_slots_ >= layout_.size()) [[unlikely]] {
+        set_error({ErrorCode::kRingCorrupt, "more descriptors are available than the ring has"});
+        break;
+      }
+      Chain& chain = out[taken];
+      if ((tail.flags & (kDescNext | kDescIndirect)) == 0 && tail.len != 0) [[likely]] {
+        const memory::GuestAddress address(layout_.read_address(avail_.slot()));
+        chain.data = memory.translate(address, tail.len, hint_);
+        chain.length = tail.len;
+        chain.written = 0;
+        chain.id = tail.id;
+        chain.slots = 1;
+        chain.segment_count = 1;
+        chain.readable_count = (tail.flags & kDescWrite) == 0 ? 1 : 0;
+        if (chain.data != nullptr) [[likely]] {
+          advance_avail(1);
+          continue;
+        }
+      }
+      if (!take_slow(memory, chain, arena)) break;
+    }
+    held_ += taken;
+    return taken;
+  }
+
+  void untake(std::span<const Chain> tail) {
+    for (const Chain& chain : tail) {
+      avail_.retreat(chain.slots, layout_.size());
+      held_slots_ -= chain.slots;
+    }
+    held_ -= tail.size();
+  }
+
+  void give_back(std::span<const Chain> done, bool one_entry) {
+    if (done.empty()) return;
+    // Spec: virtio 1.3, 2.8.18: one descriptor for the batch, with the id of its last buffer, in the
+    // slot of its first one, then on past all of them (ORD-04).
+    bool single = false;
+    if constexpr (kOrder == Order::kInOrder) single = one_entry;
+    const PackedPosition first = used_;
+    PackedPosition end = used_;
+    std::uint32_t slots = 0;
+    if (single) {
+      for (const Chain& chain : done) slots += chain.slots;
+    } else {
+      slots = done.front().slots;
+    }
+    end.advance(slots, layout_.size());
+    if (!single) {
+      if (config_.used_record != nullptr) {
+        PackedPosition last = end;
+        for (const Chain& chain : done.subspan(1)) last.advance(chain.slots, layout_.size());
+        config_.used_record->write(first.encode(), last.encode());
+      }
+      for (const Chain& chain : done.subspan(1)) {
+        write_used(end, chain);
+        end.advance(chain.slots, layout_.size());
+        slots += chain.slots;
+      }
+    } else if (config_.used_record != nullptr) {
+      config_.used_record->write(first.encode(), end.encode());
+    }
+    if (config_.log != nullptr) [[unlikely]] log_used(first, done, single);
+    write_used(first, single ? done.back() : done.front());  // C: the first one publishes (PKD-15).
+    used_ = end;
+    held_slots_ -= slots;
+    held_ -= done.size();
+  }
+
+  bool should_notify() {
+    const PackedPosition old = signalled_;
+    const bool first = !signalled_valid_;  // EVI-08
+    signalled_ = used_;
+    signalled_valid_ = true;
+    memory::full_barrier();  // F
+    const PackedLayout::Event event = layout_.driver_event();
+    if (event.flags == kRingEventFlagsDisable) return false;
+    // DESC without EVENT_IDX, or a reserved value: a notification too many is harmless (EVI-06).
+    if (event.flags != kRingEventFlagsDesc || !config_.event_idx || first) return true;
+    return packed_event_passed(event.position, used_.encode(), old.encode(), layout_.size());
+  }
+
+  void set_kicks(bool wanted) {
+    PackedLayout::Event event{avail_.encode(), kRingEventFlagsDisable};
+    if (wanted) event.flags = config_.event_idx ? kRingEventFlagsDesc : kRingEventFlagsEnable;
+    layout_.set_device_event(event);
+    if (config_.log != nullptr) [[unlikely]] log_bytes(config_.device_area, 4);
+    memory::full_barrier();  // F: the caller looks at the ring again now (EVI-05).
+  }
+
+  [[nodiscard]] bool has_work() const {
+    return !error_ && PackedLayout::is_avail(layout_.read_flags(avail_.slot()), avail_.wrap()) &&
+           held_slots_ < layout_.size();
+  }
+  [[nodiscard]] RingPosition position() const { return {avail_.encode(), used_.encode()}; }
+  [[nodiscard]] std::size_t held() const { return held_; }
+  [[nodiscard]] const std::optional<Error>& error() const { return error_; }
+  [[nodiscard]] const RingOddities& oddities() const { return oddities_; }
+
+ private:
+  void advance_avail(std::uint32_t slots) {
+    avail_.advance(slots, layout_.size());
+    held_slots_ += slots;
+  }
+
+  void write_used(PackedPosition at, const Chain& chain) const {
+    // Spec: virtio 1.3, 2.8.5: WRITE says that len is meaningful (PKD-10).
+    const bool wrote = chain.readable_count < chain.segment_count;
+    layout_.publish_tail(at.slot(),
+                         {.len = chain.written,
+                          .id = chain.id,
+                          .flags = static_cast<std::uint16_t>(PackedLayout::used_bits(at.wrap()) |
+                                                              (wrote ? kDescWrite : 0))});
+  }
+
+  // Returns false if the list cannot be taken now (arena full) or ever (error set).
+  [[gnu::cold, gnu::noinline]] bool take_slow(const memory::GuestMemory& memory, Chain& chain,
+                                              SegmentArena& arena) {
+    if (SegmentArena::kSize - arena.count < kChainSegmentsMax) return false;
+    ChainReader reader(memory, hint_, arena);
+    const std::uint32_t rollback = arena.count;
+    if (const Status walked = walk(reader, chain); !walked.has_value()) {
+      arena.count = rollback;
+      set_error(walked.error());
+      return false;
+    }
+    reader.finish(chain);
+    advance_avail(chain.slots);
+    return true;
+  }
+
+  // Spec: virtio 1.3, 2.8.6: a list occupies consecutive slots; the id is in the last one (PKD-07).
+  Status walk(ChainReader& reader, Chain& chain) {
+    PackedPosition at = avail_;
+    const std::uint32_t room = layout_.size() - static_cast<std::uint32_t>(held_slots_);
+    for (std::uint32_t hops = 1; hops <= room; ++hops) {
+      const PackedTail tail = layout_.read_tail(at.slot());
+      const std::uint64_t address = layout_.read_address(at.slot());
+      chain.id = tail.id;
+      chain.slots = static_cast<std::uint16_t>(hops);
+      if ((tail.flags & kDescIndirect) != 0) {
+        if (hops > 1 || (tail.flags & kDescNext) != 0) {  // PKD-12
+          return fail(ErrorCode::kRingCorrupt, "an indirect descriptor is part of a list");
+        }
+        if (!config_.indirect) ++oddities_.indirect_not_negotiated;
+        return reader.add_packed_table(address, tail.len);
+      }
+      TRY(reader.add(address, tail.len, (tail.flags & kDescWrite) != 0));
+      if ((tail.flags & kDescNext) == 0) return {};
+      at.advance(1, layout_.size());
+    }
+    return fail(ErrorCode::kRingCorrupt, "a descriptor list is longer than the ring");
+  }
+
+  [[gnu::cold]] void set_error(Error error) { error_ = error; }
+
+  [[gnu::cold, gnu::noinline]] void log_bytes(const std::byte* place, std::uint64_t length) const {
+    config_.log->mark(config_.memory->guest_address(place), length);
+  }
+  [[gnu::cold, gnu::noinline]] void log_used(PackedPosition at, std::span<const Chain> done,
+                                             bool single) const {
+    for (const Chain& chain : single ? done.first(1) : done) {
+      log_bytes(layout_.place(at.slot()), sizeof(pvirtq_desc));
+      at.advance(chain.slots, layout_.size());
+    }
+  }
+
+  PackedLayout layout_;
+  RingConfig config_;
+  memory::RegionHint hint_;
+  PackedPosition avail_;
+  PackedPosition used_;
+  PackedPosition signalled_;
+  bool signalled_valid_ = false;
+  std::size_t held_slots_ = 0;
+  std::size_t held_ = 0;
+  std::optional<Error> error_;
+  RingOddities oddities_;
+};
+
+static_assert(DeviceRing<PackedDeviceRing<Order::kAny>>);
+static_assert(DeviceRing<PackedDeviceRing<Order::kInOrder>>);
+
+}  // namespace sluice::virtio

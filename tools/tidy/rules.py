@@ -178,6 +178,8 @@ def check_page(file, read):
         if not fenced and line.startswith("# "):
             titles += 1
         for path, name in DOC_REFERENCE.findall(line):
+            if "NAME" in path or "FOLDER" in path:  # A pattern, not a file.
+                continue
             text = read(path)
             if text is None:
                 yield number, "reference", f"there is no {path}"

@@ -180,7 +180,8 @@ class TidyTest(unittest.TestCase):
         self.write("src/base/a.h", header("int real();"))
         self.write(
             "docs/a.md",
-            "# A\n`src/base/a.h:real` `src/base/a.h:unreal` `src/base/none.h` `src/FOLDER/NAME.h`\n# B\n",
+            "# A\n`src/base/a.h:real` `src/base/a.h:unreal` `src/base/none.h`\n"
+            "`src/FOLDER/NAME.h`\n# B\n",
         )
         self.expect("docs/a.md:2: reference", "docs/a.md:2: reference", "docs/a.md:1: title")
 

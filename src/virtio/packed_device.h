@@ -80,32 +80,18 @@ class PackedDeviceRing {
     // Spec: virtio 1.3, 2.8.18: one descriptor for the batch, with the id of its last buffer, in the
     // slot of its first one, then on past all of them (ORD-04).
     bool single = false;
-    if constexpr (kOrder == Order::kInOrder) single = one_entry;
-    const PackedPosition first = used_;
+    if constexpr (kOrder == Order::kInOrder) single = one_entry && done.size() > 1;
+    if (config_.used_record != nullptr) record_batch(done, single);
+    if (config_.log != nullptr) [[unlikely]] log_used(done, single);
     PackedPosition end = used_;
-    std::uint32_t slots = 0;
-    if (single) {
-      for (const Chain& chain : done) slots += chain.slots;
-    } else {
-      slots = done.front().slots;
+    end.advance(done.front().slots, layout_.size());
+    std::uint32_t slots = done.front().slots;
+    for (const Chain& chain : done.subspan(1)) {
+      if (!single) write_used(end, chain);
+      end.advance(chain.slots, layout_.size());
+      slots += chain.slots;
     }
-    end.advance(slots, layout_.size());
-    if (!single) {
-      if (config_.used_record != nullptr) {
-        PackedPosition last = end;
-        for (const Chain& chain : done.subspan(1)) last.advance(chain.slots, layout_.size());
-        config_.used_record->write(first.encode(), last.encode());
-      }
-      for (const Chain& chain : done.subspan(1)) {
-        write_used(end, chain);
-        end.advance(chain.slots, layout_.size());
-        slots += chain.slots;
-      }
-    } else if (config_.used_record != nullptr) {
-      config_.used_record->write(first.encode(), end.encode());
-    }
-    if (config_.log != nullptr) [[unlikely]] log_used(first, done, single);
-    write_used(first, single ? done.back() : done.front());  // C: the first one publishes (PKD-15).
+    write_used(used_, single ? done.back() : done.front());  // C: publishes all (PKD-15).
     used_ = end;
     held_slots_ -= slots;
     held_ -= done.size();
@@ -157,6 +143,27 @@ class PackedDeviceRing {
                                                               (wrote ? kDescWrite : 0))});
   }
 
+  // Spec of the record: virtio/used_record.h.
+  void record_batch(std::span<const Chain> done, bool single) const {
+    UsedPositionRecord& record = *config_.used_record;
+    record.begin(used_.encode());
+    std::uint32_t slots = 0;
+    std::uint32_t count = 0;
+    for (const Chain& chain : done) {
+      const bool wrote = chain.readable_count < chain.segment_count;
+      record.entry(count++, {chain.written, chain.id,
+                             static_cast<std::uint16_t>((chain.slots - 1) | (wrote ? 0x8000 : 0))});
+      slots += chain.slots;
+    }
+    PackedPosition end = used_;
+    end.advance(slots, layout_.size());
+    if (single) {
+      record.log[0] = record.log[count - 1];
+      count = 1;
+    }
+    record.commit(count, end.encode());
+  }
+
   // Returns false if the list cannot be taken now (arena full) or ever (error set).
   [[gnu::cold, gnu::noinline]] bool take_slow(const memory::GuestMemory& memory, Chain& chain,
                                               SegmentArena& arena) {
@@ -201,8 +208,8 @@ class PackedDeviceRing {
   [[gnu::cold, gnu::noinline]] void log_bytes(const std::byte* place, std::uint64_t length) const {
     config_.log->mark(config_.memory->guest_address(place), length);
   }
-  [[gnu::cold, gnu::noinline]] void log_used(PackedPosition at, std::span<const Chain> done,
-                                             bool single) const {
+  [[gnu::cold, gnu::noinline]] void log_used(std::span<const Chain> done, bool single) const {
+    PackedPosition at = used_;
     for (const Chain& chain : single ? done.first(1) : done) {
       log_bytes(layout_.place(at.slot()), sizeof(pvirtq_desc));
       at.advance(chain.slots, layout_.size());

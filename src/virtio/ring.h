@@ -23,6 +23,7 @@
 #include "base/strong.h"
 #include "memory/dirty_log.h"
 #include "memory/guest_memory.h"
+#include "virtio/used_record.h"
 
 namespace sluice::virtio {
 
@@ -38,8 +39,6 @@ struct Segment {
 /// Most segments of one chain. The specification allows a queue size's worth; like QEMU we stop at
 /// 1024: no driver comes near, and scratch stays bounded.
 inline constexpr std::size_t kChainSegmentsMax = 1024;
-/// Most chains in one take().
-inline constexpr std::size_t kTakeMax = 64;
 
 /// Room for the segments of one burst's chains. Scratch: never zero-filled.
 struct SegmentArena {
@@ -76,16 +75,6 @@ struct RingPosition {
 };
 inline constexpr std::uint16_t kPackedStart = 0x8000;  // Slot 0, wrap counter 1 (2.8.1).
 
-/// Where a packed ring's used position is written before the flags that publish it, so that it
-/// outlives the process. After a crash the flags at `old_used` tell which of the two holds.
-struct alignas(4) UsedPositionRecord {
-  std::uint16_t old_used;
-  std::uint16_t new_used;
-
-  /// Says that the ring is about to go from `from` to `to`. Call before the flags are written.
-  void write(std::uint16_t from, std::uint16_t to);
-};
-
 /// All a ring needs to start. Addresses are translated and checked by whoever fills it
 /// (QueueConfig); they stay valid as long as the GuestMemory that the caller holds.
 struct RingConfig {
@@ -117,7 +106,7 @@ concept DeviceRing = requires(R ring, const R& view, const memory::GuestMemory& 
   { ring.take(memory, out, arena) } -> std::same_as<std::size_t>;
   // Puts the LAST chains taken back, as if never taken. `done` is a tail of what was taken.
   { ring.untake(done) } -> std::same_as<void>;
-  // Gives back the FIRST chains held, in the order taken. With `one_entry` (in order only, all
+  // Gives back the FIRST chains held (<= kTakeMax), in the order taken. With `one_entry` (in order only, all
   // buffers read-only or exactly full; ORD-03..05) a single used entry stands for all.
   { ring.give_back(done, true) } -> std::same_as<void>;
   // Must the driver be interrupted for what was given back since the last true? Full barrier.
@@ -162,14 +151,5 @@ concept DriverRing = requires(R ring, const R& view, std::span<const Offer> offe
   { view.outstanding() } -> std::same_as<std::size_t>;  // Buffers offered, not yet collected.
   { view.error() } -> std::same_as<const std::optional<Error>&>;
 };
-
-inline void UsedPositionRecord::write(std::uint16_t from, std::uint16_t to) {
-  // Our successor reads the record only after this process is gone, so program order is all it
-  // needs. Old first: `from` is where the last write went to, so between the two stores the record
-  // says "idle at from", which is true. The fence keeps the flags behind both.
-  __atomic_store_n(&old_used, from, __ATOMIC_RELAXED);
-  __atomic_store_n(&new_used, to, __ATOMIC_RELAXED);
-  std::atomic_signal_fence(std::memory_order_seq_cst);
-}
 
 }  // namespace sluice::virtio

@@ -1,0 +1,163 @@
+// Layout of the driver's shared memory.
+#include "net/driver_memory.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <utility>
+
+#include "base/cache_line.h"
+#include "base/check.h"
+#include "virtio/queue_config.h"
+#include "virtio/spec.h"
+
+namespace sluice::net {
+namespace {
+
+// Two lines: processors fetch lines in pairs, and the two ends of a ring write different areas.
+constexpr std::uint64_t kAreaAlignment = 2 * kCacheLine;
+// Shared memory is mapped by the page; a region that ends within one would be odd for a device.
+constexpr std::uint64_t kPage = 4096;
+constexpr std::uint32_t kSmallestStride = 3 * kCacheLine;
+constexpr std::uint32_t kLargestStride = 1U << 20;
+constexpr std::uint32_t kLargestLead = 52;  // Header and 64 bytes of frame then end with a line.
+
+std::uint64_t round_up(std::uint64_t value, std::uint64_t to) {
+  return (value + to - 1) / to * to;
+}
+
+Status check(const DriverMemory::Geometry& geometry, bool packed) {
+  if (geometry.queues == 0 || geometry.queues > 2 * kQueuePairsMax) {
+    return fail(ErrorCode::kInvalidArgument, "number of queues must be 2 to 254", geometry.queues);
+  }
+  if (geometry.queue_size == 0 || geometry.queue_size > virtio::kQueueSizeMax) {
+    return fail(ErrorCode::kInvalidArgument, "queue size must be 1 to 32768", geometry.queue_size);
+  }
+  if (!packed && !std::has_single_bit(geometry.queue_size)) {
+    return fail(ErrorCode::kInvalidArgument, "size of a split ring must be a power of two",
+                geometry.queue_size);
+  }
+  const std::uint32_t stride = geometry.buffer_stride;
+  if (stride < kSmallestStride || stride > kLargestStride || stride % (2 * kCacheLine) == 0 ||
+      stride % kCacheLine != 0) {
+    return fail(ErrorCode::kInvalidArgument,
+                "packet buffers must lie an odd number of cache lines apart, 3 at least", stride);
+  }
+  if (geometry.buffer_lead > kLargestLead || geometry.buffer_lead % 2 != 0) {
+    return fail(ErrorCode::kInvalidArgument, "a packet buffer begins at an even place, 0 to 52",
+                geometry.buffer_lead);
+  }
+  return {};
+}
+
+void store(std::byte* to, std::uint16_t value) {
+  std::memcpy(to, &value, sizeof value);
+}
+
+}  // namespace
+
+Result<DriverMemory> DriverMemory::create(const Geometry& geometry,
+                                          const virtio::FeatureSet& features) {
+  TRY(check(geometry, features.has(virtio::Feature::kRingPacked)));
+  DriverMemory memory;
+  memory.geometry_ = geometry;
+  memory.features_ = features;
+  const auto sizes = virtio::QueueConfig::area_sizes(geometry.queue_size, features);
+  // No sum can wrap: 254 queues of 32768 buffers of 1 MiB are 2^43 bytes.
+  std::uint64_t end = 0;
+  const auto place = [&end](std::uint64_t size, std::uint64_t alignment) {
+    const std::uint64_t at = round_up(end, alignment);
+    end = at + size;
+    return at;
+  };
+  for (std::uint16_t i = 0; i < geometry.queues; ++i) {
+    Places places{};
+    places.descriptors = place(sizes.descriptors, kAreaAlignment);
+    places.driver_area = place(sizes.driver_area, kAreaAlignment);
+    places.device_area = place(sizes.device_area, kAreaAlignment);
+    memory.places_.push_back(places);
+  }
+  end = round_up(end, kPage);
+  for (Places& places : memory.places_) {
+    const std::uint64_t pool = std::uint64_t{geometry.queue_size} * geometry.buffer_stride;
+    // The last buffer reaches into one line more when buffers begin within a line.
+    places.buffers = place(pool + kCacheLine, kCacheLine) + geometry.buffer_lead;
+  }
+  auto shared = TRY(memory::Mapping::create_shared("sluice-driver", round_up(end, kPage)));
+  memory.mapping_ = std::make_shared<const memory::Mapping>(std::move(shared.mapping));
+  memory.fd_ = std::move(shared.fd);
+  for (std::uint16_t i = 0; i < geometry.queues; ++i) memory.clean(QueueIndex(i));
+  return memory;
+}
+
+SharedRegion DriverMemory::region() const {
+  return {.record = {.guest = memory::GuestAddress(kGuestBase),
+                     .size = bytes().size(),
+                     .user = memory::UserAddress(kUserBase),
+                     .offset = 0},
+          .fd = fd_.get()};
+}
+
+virtio::RingConfig DriverMemory::ring(QueueIndex queue) const {
+  CHECK(queue.raw() < places_.size(), "the driver has this queue");
+  const Places& places = places_[queue.raw()];
+  std::byte* const base = bytes().data();
+  virtio::RingConfig ring;
+  ring.size = geometry_.queue_size;
+  ring.descriptors = base + places.descriptors;
+  ring.driver_area = base + places.driver_area;
+  ring.device_area = base + places.device_area;
+  if (features_.has(virtio::Feature::kRingPacked)) {
+    ring.position = {.avail = virtio::kPackedStart, .used = virtio::kPackedStart};
+  }
+  ring.event_idx = features_.has(virtio::Feature::kEventIdx);
+  ring.indirect = features_.has(virtio::Feature::kIndirectDesc);
+  return ring;
+}
+
+RingSetup DriverMemory::setup(QueueIndex queue) const {
+  const virtio::RingConfig config = ring(queue);
+  const Places& places = places_[queue.raw()];
+  RingSetup setup;
+  setup.queue = queue;
+  setup.size = config.size;
+  setup.descriptors = memory::UserAddress(kUserBase + places.descriptors);
+  setup.driver_area = memory::UserAddress(kUserBase + places.driver_area);
+  setup.device_area = memory::UserAddress(kUserBase + places.device_area);
+  setup.position = config.position;
+  return setup;
+}
+
+DriverQueueStart DriverMemory::start(QueueIndex queue) const {
+  DriverQueueStart start;
+  start.ring = ring(queue);
+  start.features = features_;
+  const std::uint64_t at = places_[queue.raw()].buffers;
+  const std::size_t stride = geometry_.buffer_stride;
+  start.buffers = bytes().subspan(at, geometry_.queue_size * stride);
+  start.buffers_guest_address = kGuestBase + at;
+  start.buffer_stride = stride;
+  start.buffer_size = stride;
+  start.buffer_count = geometry_.queue_size;
+  start.memory = mapping_;
+  return start;
+}
+
+void DriverMemory::clean(QueueIndex queue) const {
+  const virtio::RingConfig config = ring(queue);
+  const auto sizes = virtio::QueueConfig::area_sizes(config.size, features_);
+  std::fill_n(config.descriptors, sizes.descriptors, std::byte{0});
+  std::fill_n(config.driver_area, sizes.driver_area, std::byte{0});
+  std::fill_n(config.device_area, sizes.device_area, std::byte{0});
+  // The driver polls until somebody wishes otherwise.
+  if (features_.has(virtio::Feature::kRingPacked)) {
+    store(config.driver_area + 2, virtio::kRingEventFlagsDisable);  // 2.8.14
+  } else if (config.event_idx) {
+    // flags must stay 0 (EVI-01); an event index just passed is the furthest away (2.7.7).
+    store(config.driver_area + sizes.driver_area - 2, 0xffff);
+  } else {
+    store(config.driver_area, virtio::kAvailNoInterrupt);  // 2.7.6
+  }
+}
+
+}  // namespace sluice::net

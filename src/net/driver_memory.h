@@ -1,0 +1,75 @@
+// DriverMemory: the shared memory of a virtio-net driver: where rings and packet buffers lie, and
+// how a ring looks before anybody used it.
+//
+//   | rings of queue 0 | rings of queue 1 | ... | buffers of queue 0 | buffers of queue 1 | ...
+//
+// Guest address = kGuestBase + offset, user address = kUserBase + offset; neither is a pointer of
+// ours, so that one kind of address taken for another is found at once.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/error.h"
+#include "base/unique_fd.h"
+#include "memory/mapping.h"
+#include "net/driver_start.h"
+#include "net/driver_transport.h"
+#include "virtio/features.h"
+#include "virtio/ring.h"
+
+namespace sluice::net {
+
+class DriverMemory {
+ public:
+  static constexpr std::uint64_t kGuestBase = 0x1'0000'0000;
+  static constexpr std::uint64_t kUserBase = 0x7e00'0000'0000;
+
+  struct Geometry {
+    std::uint16_t queues = 0;
+    std::uint32_t queue_size = 0;
+    std::uint32_t buffer_stride = kBufferStride;
+    std::uint32_t buffer_lead = 0;  // Where in a cache line a buffer begins.
+    friend bool operator==(const Geometry&, const Geometry&) = default;
+  };
+
+  /// Errors: kInvalidArgument for a geometry that is not allowed; kNoMemory, kSystem.
+  [[nodiscard]] static Result<DriverMemory> create(const Geometry& geometry,
+                                                   const virtio::FeatureSet& features);
+
+  [[nodiscard]] const Geometry& geometry() const { return geometry_; }
+  [[nodiscard]] std::span<std::byte> bytes() const { return mapping_->bytes(); }
+  /// The one region to share. Its descriptor is borrowed from this object.
+  [[nodiscard]] SharedRegion region() const;
+
+  /// The ring of `queue` at its start. Requires: queue < geometry().queues, here and below.
+  [[nodiscard]] virtio::RingConfig ring(QueueIndex queue) const;
+  /// The same, as the device is told of it; without descriptors of events.
+  [[nodiscard]] RingSetup setup(QueueIndex queue) const;
+  /// Everything of a queue's start but its events.
+  [[nodiscard]] DriverQueueStart start(QueueIndex queue) const;
+
+  /// Makes the ring as new: all zero, interrupts off, nothing of an earlier life (H13).
+  /// Requires: neither device nor driver uses the ring.
+  void clean(QueueIndex queue) const;
+
+ private:
+  struct Places {  // Offsets into the block.
+    std::uint64_t descriptors;
+    std::uint64_t driver_area;
+    std::uint64_t device_area;
+    std::uint64_t buffers;
+  };
+  DriverMemory() = default;
+
+  Geometry geometry_;
+  virtio::FeatureSet features_;
+  std::vector<Places> places_;
+  std::shared_ptr<const memory::Mapping> mapping_;
+  UniqueFd fd_;
+};
+
+}  // namespace sluice::net

@@ -1,0 +1,248 @@
+// PackedDriverRing: the driver side of a packed virtqueue. Contract: DriverRing in virtio/ring.h.
+// Spec: virtio 1.3, 2.8.
+//
+// A buffer's record (token, slots, writable bytes) lives at its id. In order, the id is the slot of
+// its first descriptor; else ids come from a free list. The device overwrites len, id and flags of
+// used descriptors but never the address, so an address that would not change is not written again.
+//
+// Invariants: free_slots() + slots of outstanding lists = size. The device is hostile: an id must
+// belong to an outstanding list (PKD-18), and a batch must end at one (ORD-06).
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/error.h"
+#include "memory/shared.h"
+#include "virtio/event_index.h"
+#include "virtio/packed_layout.h"
+#include "virtio/ring.h"
+#include "virtio/spec.h"
+
+namespace sluice::virtio {
+
+template <Order kOrder>
+class PackedDriverRing {
+ public:
+  static constexpr Order kRingOrder = kOrder;
+
+  /// Requires: the areas agree with config.position (a fresh ring: zeroed, both at kPackedStart).
+  explicit PackedDriverRing(const RingConfig& config)
+      : layout_(config),
+        config_(config),
+        addresses_(config.size, kNoAddress),
+        lists_(config.size),
+        free_(config.size),
+        avail_(PackedPosition::decode(config.position.avail)),
+        used_(PackedPosition::decode(config.position.used)),
+        notified_(avail_) {
+    if constexpr (kOrder == Order::kAny) {
+      free_ids_.resize(config.size);
+      std::iota(free_ids_.rbegin(), free_ids_.rend(), std::uint16_t{0});
+    }
+  }
+
+  std::size_t offer(std::span<const Offer> offers) {
+    if (error_) return 0;
+    std::size_t offered = 0;
+    PackedPosition first{};
+    PackedTail first_tail{};
+    for (const Offer& item : offers) {
+      const std::size_t needed = item.segments.size();
+      if (needed == 0 || needed > free_) break;
+      const PackedPosition head = avail_;
+      const PackedTail tail = write_list(item);
+      // The first list goes out last: the device looks at its slot, and finds the whole burst.
+      if (offered == 0) {
+        first = head;
+        first_tail = tail;
+      } else {
+        layout_.publish_tail(head.slot(), tail);  // A, pairs with B (PKD-06).
+      }
+      ++offered;
+    }
+    if (offered > 0) layout_.publish_tail(first.slot(), first_tail);  // A, pairs with B
+    outstanding_ += offered;
+    return offered;
+  }
+
+  std::size_t collect(std::span<Collected> out) {
+    if (error_) return 0;
+    std::size_t collected = 0;
+    for (; collected < out.size(); ++collected) {
+      if constexpr (kOrder == Order::kInOrder) {
+        if (!collect_in_order(out[collected])) break;
+      } else {
+        if (!collect_any(out[collected])) break;
+      }
+    }
+    return collected;
+  }
+
+  /// In order only: as collect(), for callers that need neither tokens nor lengths.
+  std::size_t collect_count(std::size_t max)
+    requires(kOrder == Order::kInOrder)
+  {
+    Collected ignored;
+    std::size_t collected = 0;
+    while (collected < max && !error_ && collect_in_order(ignored)) ++collected;
+    return collected;
+  }
+
+  bool should_notify() {
+    const PackedPosition old = notified_;
+    const bool first = !notified_valid_;
+    notified_ = avail_;
+    notified_valid_ = true;
+    memory::full_barrier();  // E
+    const PackedLayout::Event event = layout_.device_event();
+    if (event.flags == kRingEventFlagsDisable) return false;
+    if (event.flags != kRingEventFlagsDesc || !config_.event_idx || first) return true;
+    return packed_event_passed(event.position, avail_.encode(), old.encode(), layout_.size());
+  }
+
+  void set_interrupts(bool wanted) {
+    PackedLayout::Event event{used_.encode(), kRingEventFlagsDisable};
+    if (wanted) event.flags = config_.event_idx ? kRingEventFlagsDesc : kRingEventFlagsEnable;
+    layout_.set_driver_event(event);
+    memory::full_barrier();  // E: the caller looks at the ring again now (EVI-05).
+  }
+
+  [[nodiscard]] bool has_used() const {
+    return !error_ && outstanding_ > 0 &&
+           (batch_pending_ || PackedLayout::is_used(layout_.read_flags(used_.slot()), used_.wrap()));
+  }
+  [[nodiscard]] std::size_t free_slots() const { return free_; }
+  [[nodiscard]] std::size_t outstanding() const { return outstanding_; }
+  [[nodiscard]] RingPosition position() const { return {avail_.encode(), used_.encode()}; }
+  [[nodiscard]] const std::optional<Error>& error() const { return error_; }
+
+ private:
+  static constexpr std::uint64_t kNoAddress = ~0ULL;
+  struct ListRecord {
+    std::uint32_t token = 0;
+    std::uint32_t writable = 0;  // Bytes the device may write.
+    std::uint16_t slots = 0;     // 0: not outstanding.
+  };
+
+  // Writes all of a list but the tail of its first descriptor, which it returns.
+  PackedTail write_list(const Offer& item) {
+    const std::uint16_t id = take_id();
+    std::uint32_t writable = 0;
+    PackedTail head{};
+    for (std::size_t i = 0; i < item.segments.size(); ++i) {
+      const OfferSegment& segment = item.segments[i];
+      const bool last = i + 1 == item.segments.size();
+      if (addresses_[avail_.slot()] != segment.address) {
+        addresses_[avail_.slot()] = segment.address;
+        layout_.write_address(avail_.slot(), segment.address);
+      }
+      const auto flags = static_cast<std::uint16_t>(PackedLayout::avail_bits(avail_.wrap()) |
+                                                    (last ? 0 : kDescNext) |
+                                                    (segment.writable ? kDescWrite : 0));
+      const PackedTail tail{.len = segment.length, .id = id, .flags = flags};
+      if (i == 0) {
+        head = tail;
+      } else {
+        layout_.publish_tail(avail_.slot(), tail);
+      }
+      if (segment.writable) writable += segment.length;
+      avail_.advance(1, layout_.size());
+    }
+    free_ -= static_cast<std::uint32_t>(item.segments.size());
+    lists_[id] = {item.token, writable, static_cast<std::uint16_t>(item.segments.size())};
+    return head;
+  }
+
+  std::uint16_t take_id() {
+    if constexpr (kOrder == Order::kInOrder) {
+      return avail_.slot();
+    } else {
+      const std::uint16_t id = free_ids_.back();
+      free_ids_.pop_back();
+      return id;
+    }
+  }
+
+  // Reads the used descriptor at our position, if there is one that can be believed.
+  [[nodiscard]] bool read_used(PackedTail& tail) {
+    if (outstanding_ == 0) return false;
+    tail = layout_.read_tail(used_.slot());  // D, pairs with C
+    if (!PackedLayout::is_used(tail.flags, used_.wrap())) return false;
+    if (tail.id >= layout_.size() || lists_[tail.id].slots == 0) [[unlikely]] {  // PKD-18
+      set_error({ErrorCode::kRingCorrupt, "the device used a buffer it does not hold", tail.id});
+      return false;
+    }
+    return true;
+  }
+
+  bool collect_any(Collected& out) {
+    PackedTail tail;
+    if (!read_used(tail)) return false;
+    out = {lists_[tail.id].token, written(tail, lists_[tail.id])};
+    const std::uint16_t slots = release(tail.id);
+    used_.advance(slots, layout_.size());
+    free_ids_.push_back(tail.id);
+    return true;
+  }
+
+  // Spec: virtio 1.3, 2.8.18: one descriptor may stand for a batch; it names the last buffer, and
+  // those before it were used completely (ORD-04..07). All outstanding lists lie in ring order from
+  // used_ on, so the walk meets the one named.
+  bool collect_in_order(Collected& out) {
+    if (!batch_pending_) {
+      if (!read_used(batch_)) return false;
+      batch_pending_ = true;
+    }
+    const std::uint16_t id = used_.slot();
+    if (lists_[id].slots == 0) [[unlikely]] {
+      set_error({ErrorCode::kRingCorrupt, "the device used a buffer out of order", batch_.id});
+      return false;
+    }
+    const bool last = id == batch_.id;
+    out = {lists_[id].token, last ? written(batch_, lists_[id]) : lists_[id].writable};
+    if (last) batch_pending_ = false;
+    used_.advance(release(id), layout_.size());
+    return true;
+  }
+
+  // Spec: virtio 1.3, 2.8.5: len means something only with WRITE (PKD-10).
+  [[nodiscard]] static std::uint32_t written(const PackedTail& tail, const ListRecord& list) {
+    return (tail.flags & kDescWrite) != 0 ? std::min(tail.len, list.writable) : 0;
+  }
+
+  std::uint16_t release(std::uint16_t id) {
+    const std::uint16_t slots = lists_[id].slots;
+    lists_[id].slots = 0;
+    free_ += slots;
+    --outstanding_;
+    return slots;
+  }
+
+  [[gnu::cold]] void set_error(Error error) { error_ = error; }
+
+  PackedLayout layout_;
+  RingConfig config_;
+  std::vector<std::uint64_t> addresses_;  // By slot: what its addr holds.
+  std::vector<ListRecord> lists_;         // By id.
+  std::vector<std::uint16_t> free_ids_;   // Any order only.
+  std::uint32_t free_;
+  std::size_t outstanding_ = 0;
+  PackedPosition avail_;
+  PackedPosition used_;
+  PackedPosition notified_;
+  bool notified_valid_ = false;
+  bool batch_pending_ = false;
+  PackedTail batch_{};
+  std::optional<Error> error_;
+};
+
+static_assert(DriverRing<PackedDriverRing<Order::kAny>>);
+static_assert(DriverRing<PackedDriverRing<Order::kInOrder>>);
+
+}  // namespace sluice::virtio

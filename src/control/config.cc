@@ -1,0 +1,149 @@
+// Checks of a whole configuration: what one key alone cannot tell.
+#include "control/config.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "control/keys.h"
+
+namespace sluice::control {
+namespace {
+
+struct NamedPort {
+  std::string name;
+  std::string place;  // Of its table in the file form.
+};
+
+std::vector<NamedPort> named_ports(const fabric::SwitchOptions& options) {
+  std::vector<NamedPort> ports;
+  const auto add = [&](std::string name, std::string_view table, std::size_t index) {
+    ports.push_back({std::move(name), fmt::format("{}[{}]", table, index)});
+  };
+  for (std::size_t i = 0; i < options.vhost_user.size(); ++i) {
+    add(effective_name(options.vhost_user[i]), "vhost_user", i);
+  }
+  for (std::size_t i = 0; i < options.generators.size(); ++i) {
+    add(options.generators[i].name, "generator", i);
+  }
+  for (std::size_t i = 0; i < options.sinks.size(); ++i) add(options.sinks[i].name, "sink", i);
+  return ports;
+}
+
+void check_names(const std::vector<NamedPort>& ports, Problems& problems) {
+  std::set<std::string_view> names;
+  for (const NamedPort& port : ports) {
+    const std::string place = port.place + ".name";
+    if (port.name.empty()) continue;  // It lacks a path, and that is reported.
+    if (!valid_port_name(port.name)) {
+      problems.push_back({place, fmt::format("the port's name would be '{}'", port.name),
+                          fmt::format("give name=, {}", kPortNameWords)});
+    } else if (!names.insert(port.name).second) {
+      problems.push_back({place, fmt::format("two ports are called '{}'", port.name),
+                          "give one of them another name="});
+    }
+  }
+}
+
+void check_vhost_user(const Config& config, Problems& problems) {
+  std::set<std::string_view> paths;
+  for (std::size_t i = 0; i < config.fabric.vhost_user.size(); ++i) {
+    const auto& port = config.fabric.vhost_user[i];
+    const std::string place = fmt::format("vhost_user[{}]", i);
+    if (port.path.empty()) {
+      problems.push_back({place + ".path", "a vhost-user port has no 'path'",
+                          "give the path of the socket its driver's side uses"});
+    } else if (!paths.insert(port.path).second) {
+      problems.push_back({place + ".path", fmt::format("two ports use the socket {}", port.path),
+                          "give each port a socket of its own"});
+    } else if (port.path == config.control) {
+      problems.push_back({place + ".path",
+                          fmt::format("{} is the control socket as well", port.path),
+                          "give the port a socket of its own"});
+    }
+    if (port.one_used_entry && !port.in_order) {
+      problems.push_back({place + ".one_used_entry", "'one_used_entry' needs 'in_order'",
+                          "leave in_order on, or one_used_entry off"});
+    }
+  }
+}
+
+void check_patches(const fabric::SwitchOptions& options, const std::vector<NamedPort>& ports,
+                   Problems& problems) {
+  std::map<std::string_view, int> uses;
+  for (const NamedPort& port : ports) uses.emplace(port.name, 0);
+  for (std::size_t i = 0; i < options.patches.size(); ++i) {
+    const std::string place = fmt::format("patches[{}]", i);
+    const auto& [first, second] = options.patches[i];
+    for (const std::string& name : {first, second}) {
+      const auto use = uses.find(name);
+      if (use == uses.end()) {
+        problems.push_back({place, fmt::format("no port is called '{}'", name),
+                            "name two ports of this configuration"});
+      } else if (++use->second > 1 && first != second) {
+        problems.push_back({place, fmt::format("'{}' is in two pairs", name),
+                            "join each port with one other port, or use the forwarder 'bridge'"});
+      }
+    }
+  }
+  for (const NamedPort& port : ports) {
+    if (!options.patches.empty() && !port.name.empty() && uses[port.name] == 0) {
+      problems.push_back({port.place, fmt::format("'{}' is in no pair", port.name),
+                          "name it in a pair: in `patches`, or by --patch"});
+    }
+  }
+}
+
+void check_forwarder(const fabric::SwitchOptions& options, const std::vector<NamedPort>& ports,
+                     Problems& problems) {
+  if (options.forward == fabric::Forward::kBridge) {
+    if (!options.patches.empty()) {
+      problems.push_back({"patches", "pairs of ports are given, but the forwarder is 'bridge'",
+                          "set the forwarder to 'patch', or remove the pairs"});
+    }
+  } else if (options.patches.empty() && ports.size() % 2 != 0) {
+    problems.push_back({"forward",
+                        fmt::format("{} ports cannot all be joined in pairs", ports.size()),
+                        "add a port, or name the pairs: in `patches`, or by --patch"});
+  } else {
+    check_patches(options, ports, problems);
+  }
+}
+
+}  // namespace
+
+std::string effective_name(const fabric::VhostUserOptions& port) {
+  if (!port.name.empty()) return port.name;
+  constexpr std::string_view kSuffix = ".sock";
+  std::string name = port.path.substr(port.path.rfind('/') + 1);
+  if (name.size() > kSuffix.size() && name.ends_with(kSuffix)) {
+    name.resize(name.size() - kSuffix.size());
+  }
+  return name;
+}
+
+Problems check(const Config& config) {
+  Problems problems;
+  const std::vector<NamedPort> ports = named_ports(config.fabric);
+  if (ports.empty()) {
+    problems.push_back({"", "there are no ports",
+                        "add --vhost-user PATH for each port, or [[vhost_user]] to the file"});
+    return problems;
+  }
+  check_vhost_user(config, problems);
+  check_names(ports, problems);
+  check_forwarder(config.fabric, ports, problems);
+  const auto& workers = config.fabric.workers;
+  if (!workers.cores.empty() && workers.cores.size() != workers.count) {
+    problems.push_back(
+        {"workers.cores",
+         fmt::format("{} cores are named for {} workers", workers.cores.size(), workers.count),
+         "name as many cores as there are workers"});
+  }
+  return problems;
+}
+
+}  // namespace sluice::control

@@ -66,7 +66,6 @@ Result<Window> window_of(int fd, std::uint64_t offset, std::uint64_t size) {
   if (offset > std::numeric_limits<std::uint64_t>::max() - size) {
     return fail(ErrorCode::kOutOfRange, "file offset plus size overflows");
   }
-  TRY(check_lives_in_memory(fd));
   struct stat info{};
   if (::fstat(fd, &info) != 0) return fail_errno("cannot look at the file");
   if (offset + size > static_cast<std::uint64_t>(info.st_size)) {
@@ -117,6 +116,12 @@ Mapping::~Mapping() {
 }
 
 Result<Mapping> Mapping::map_file(int fd, std::uint64_t offset, std::uint64_t size) {
+  if (size == 0) return fail(ErrorCode::kOutOfRange, "cannot map zero bytes");
+  TRY(check_lives_in_memory(fd));
+  return map_own_file(fd, offset, size);
+}
+
+Result<Mapping> Mapping::map_own_file(int fd, std::uint64_t offset, std::uint64_t size) {
   const Window window = TRY(window_of(fd, offset, size));
   void* pages = map_pages(window.length, MAP_SHARED, fd, window.start);
   if (pages == MAP_FAILED) {

@@ -31,6 +31,9 @@ class Mapping {
   /// kInvalidArgument if `fd` cannot be mapped for writing or is not a file in memory (memfd,
   /// tmpfs, hugetlbfs): the owner of any other could stall us at each touch; kNoMemory, kSystem.
   [[nodiscard]] static Result<Mapping> map_file(int fd, std::uint64_t offset, std::uint64_t size);
+  /// The same for a file that we made ourselves, on any file system. Never for a peer's.
+  [[nodiscard]] static Result<Mapping> map_own_file(int fd, std::uint64_t offset,
+                                                    std::uint64_t size);
 
   /// New zeroed shared memory with a descriptor that can be sent to a peer. The file is sealed
   /// against shrinking. Page size: the system's; THP where the kernel gives it.

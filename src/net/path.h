@@ -45,6 +45,8 @@ class TransmitPath {
   /// Gives everything taken back to the driver and interrupts it if it wants that.
   void release();
 
+  /// Another target for interrupts; null: the driver polls.
+  void set_call(std::shared_ptr<Notifier> call);
   [[nodiscard]] bool has_work() const;
   /// Turns kicks by the driver on or off; after turning them on, ask has_work() again (EVI-05).
   void set_kicks(bool wanted);
@@ -76,6 +78,7 @@ class ReceivePath {
   /// Returns how many were delivered; the others were dropped and counted.
   std::size_t deliver(const packet::Burst& burst, std::span<const packet::PacketIndex> which);
 
+  void set_call(std::shared_ptr<Notifier> call);
   [[nodiscard]] bool has_buffers() const;
   void set_kicks(bool wanted);
   [[nodiscard]] virtio::RingPosition position() const;

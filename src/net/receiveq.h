@@ -1,0 +1,293 @@
+// ReceiveQueue: a receiveq seen from the device. Copies a burst into the driver's buffers.
+// Spec: virtio 1.3, 5.1.6.3, 5.1.6.4.
+//
+// The usual packet (no marks, one piece, fits one buffer) is handled in deliver()'s loop; all
+// others go through place(), which scatters any frame over any buffers, and complete(), which first
+// does in software what the driver did not negotiate.
+//
+// Held between calls: nothing. Buffers taken and not filled go back unseen (untake).
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <utility>
+
+#include "base/cache_line.h"
+#include "memory/guest_memory.h"
+#include "net/drop.h"
+#include "net/net_header.h"
+#include "net/path.h"
+#include "net/transport.h"
+#include "packet/copy.h"
+#include "packet/offload.h"
+#include "packet/packet.h"
+#include "virtio/ring.h"
+
+namespace sluice::net {
+
+/// Whether VIRTIO_NET_F_MRG_RXBUF was negotiated.
+enum class RxBuffers : bool { kSingle, kMergeable };
+
+template <virtio::DeviceRing Ring, RxBuffers kBuffers>
+class ReceiveQueue {
+ public:
+  /// Most buffers merged for one packet. 64 KiB into the smallest buffers Linux posts is 44.
+  static constexpr std::size_t kMergeMax = virtio::kTakeMax;
+
+  ReceiveQueue(const QueueStart& start, const QueueOptions& options, DirectionCounters& counters)
+      : ring_(start.ring),
+        start_(start),
+        rules_(OffloadRules::to_driver(start.features)),
+        header_size_(static_cast<std::uint32_t>(header_size(start.features))),
+        frame_max_(options.mtu == 65535 ? packet::kFrameMax : options.mtu + kMtuExtra),
+        counters_(counters) {}
+
+  std::size_t deliver(const packet::Burst& burst, std::span<const packet::PacketIndex> which) {
+    arena_.clear();
+    done_ = 0;
+    dry_ = false;
+    have_ = ring_.take(*start_.memory, std::span(chains_).first(which.size()), arena_);
+    for (std::size_t i = 0; i < have_; ++i) {
+      prefetch_for_write(chains_[i].data);
+      prefetch_for_write(chains_[i].data + kCacheLine);
+    }
+    std::size_t delivered = 0;
+    std::uint64_t bytes = 0;
+    for (const packet::PacketIndex index : which) {
+      const packet::Packet& packet = burst.packets[index];
+      if (done_ < have_ && is_plain(packet, chains_[done_])) [[likely]] {
+        write_plain(packet, chains_[done_++]);
+      } else if (dry_ || !deliver_slow(burst, packet)) {
+        if (dry_) counters_.drop(ring_.error() ? DropCause::kRingBroken : DropCause::kNoBuffers);
+        continue;
+      }
+      ++delivered;
+      bytes += packet.length;
+    }
+    finish(delivered, bytes);
+    return delivered;
+  }
+
+  void set_call(std::shared_ptr<Notifier> call) { start_.call = std::move(call); }
+  [[nodiscard]] const Ring& ring() const { return ring_; }
+  [[nodiscard]] Ring& ring() { return ring_; }
+
+ private:
+  // A frame may carry a VLAN tag beyond header and MTU.
+  static constexpr std::uint32_t kMtuExtra = packet::kEthernetHeaderSize + 4;
+
+  [[nodiscard]] bool is_plain(const packet::Packet& packet, const virtio::Chain& chain) const {
+    return chain.segment_count == 1 && chain.readable_count == 0 && packet.more_count == 0 &&
+           packet.offload.none() && packet.length >= packet::kHeadSize &&
+           packet.length <= frame_max_ && chain.length >= header_size_ + packet.length;
+  }
+
+  void write_plain(const packet::Packet& packet, virtio::Chain& chain) const {
+    write_header(chain.data, {}, 1);
+    std::byte* const frame = chain.data + header_size_;
+    packet::copy_16(frame, packet.head.data());
+    packet::copy_bytes(frame + packet::kHeadSize, packet.data + packet::kHeadSize,
+                       packet.length - packet::kHeadSize);
+    chain.written = header_size_ + packet.length;
+  }
+
+  // NET-04: num_buffers is 1 without merging. Fields behind num_buffers (hash) say "none".
+  void write_header(std::byte* place, const packet::Offload& offload, std::uint16_t buffers) const {
+    std::array<std::byte, kHeaderSizeMax> header{};
+    fill_header(header, offload, buffers);
+    if (header_size_ == sizeof(virtio::virtio_net_hdr_v1)) [[likely]] {
+      std::memcpy(place, header.data(), sizeof(virtio::virtio_net_hdr_v1));
+    } else {
+      std::memcpy(place, header.data(), header_size_);
+    }
+  }
+  static void fill_header(std::array<std::byte, kHeaderSizeMax>& header,
+                          const packet::Offload& offload, std::uint16_t buffers) {
+    std::memcpy(header.data(), &offload, sizeof offload);
+    std::memcpy(header.data() + sizeof offload, &buffers, sizeof buffers);
+  }
+
+  [[gnu::noinline]] bool deliver_slow(const packet::Burst& burst, const packet::Packet& packet) {
+    if (!rules_.permits(packet.offload)) return complete(burst, packet);
+    const bool whole = packet.offload.gso_type == virtio::kGsoNone;
+    if (whole && packet.length > frame_max_) return drop(DropCause::kMtu);
+    return place(burst, packet);
+  }
+
+  // Does in software what the driver does not take undone (DESIGN rule 8).
+  [[gnu::cold, gnu::noinline]] bool complete(const packet::Burst& burst,
+                                             const packet::Packet& packet) {
+    if (scratch_ == nullptr) {
+      scratch_ = std::make_unique_for_overwrite<std::byte[]>(2 * packet::kFrameMax);
+    }
+    const std::span<std::byte> frame(scratch_.get(), packet.length);
+    packet::copy_frame(burst, packet, 0, frame);
+    if (packet.offload.gso_type == virtio::kGsoNone) {
+      if (packet.length > frame_max_) return drop(DropCause::kMtu);
+      packet::complete_checksum(frame, packet.offload);
+      return place_linear(burst, frame);
+    }
+    packet::Segmenter segments(frame, packet.offload);
+    if (!segments.valid()) return drop(DropCause::kNotSegmentable);
+    if (segments.longest() > frame_max_) return drop(DropCause::kMtu);
+    const std::span<std::byte> out(scratch_.get() + packet::kFrameMax, packet::kFrameMax);
+    while (const std::uint32_t length = segments.next(out)) {
+      // Counted once for the whole packet: a part that does not fit drops the rest with it.
+      if (!place_linear(burst, out.first(length))) return false;
+    }
+    return true;
+  }
+
+  bool place_linear(const packet::Burst& burst, std::span<const std::byte> frame) {
+    packet::Packet packet;
+    packet.data = frame.data();
+    packet.length = static_cast<std::uint32_t>(frame.size());
+    packet.first_length = packet.length;
+    packet.more_first = 0;
+    packet.more_count = 0;
+    packet.offload = {};
+    packet.head = {};
+    std::memcpy(packet.head.data(), frame.data(), std::min(packet::kHeadSize, frame.size()));
+    return place(burst, packet);
+  }
+
+  // Scatters one frame over one buffer, or several if merging was negotiated.
+  [[gnu::cold, gnu::noinline]] bool place(const packet::Burst& burst, const packet::Packet& packet) {
+    const std::uint64_t needed = std::uint64_t{header_size_} + packet.length;
+    std::uint64_t room = 0;
+    std::size_t buffers = 0;
+    while (room < needed) {
+      if (buffers == (kBuffers == RxBuffers::kMergeable ? kMergeMax : 1)) {
+        return drop(DropCause::kBufferTooSmall);
+      }
+      if (!reserve(buffers + 1)) {
+        dry_ = true;
+        return false;
+      }
+      const std::uint64_t capacity = capacity_of(chains_[done_ + buffers]);
+      if (buffers == 0 && capacity < header_size_) {  // NET-03: of no use to anyone: give it back.
+        chains_[done_++].written = 0;
+        return drop(DropCause::kBufferTooSmall);
+      }
+      room += capacity;
+      ++buffers;
+    }
+    scatter(burst, packet, buffers);
+    done_ += buffers;
+    return true;
+  }
+
+  // Spec: virtio 1.3, 5.1.6.4: each buffer but the last is filled completely (NET-06).
+  void scatter(const packet::Burst& burst, const packet::Packet& packet, std::size_t buffers) {
+    std::array<std::byte, kHeaderSizeMax> header{};
+    fill_header(header, packet.offload, static_cast<std::uint16_t>(buffers));
+    std::size_t at = 0;  // In header and frame together.
+    const std::size_t end = header_size_ + packet.length;
+    for (std::size_t i = 0; i < buffers; ++i) {
+      virtio::Chain& chain = chains_[done_ + i];
+      const std::size_t start = at;
+      for (const virtio::Segment& segment : writable(chain)) {
+        std::span<std::byte> out(segment.data, std::min<std::size_t>(segment.length, end - at));
+        if (at < header_size_) {
+          const std::size_t part = std::min<std::size_t>(header_size_ - at, out.size());
+          std::memcpy(out.data(), header.data() + at, part);
+          at += part;
+          out = out.subspan(part);
+        }
+        packet::copy_frame(burst, packet, at - header_size_, out);
+        at += out.size();
+      }
+      chain.written = static_cast<std::uint32_t>(at - start);
+    }
+  }
+
+  // Sees to it that `count` buffers beyond done_ are at hand.
+  bool reserve(std::size_t count) {
+    while (have_ - done_ < count) {
+      if (have_ == chains_.size()) {
+        flush();
+        std::copy(chains_.begin() + static_cast<std::ptrdiff_t>(done_),
+                  chains_.begin() + static_cast<std::ptrdiff_t>(have_), chains_.begin());
+        have_ -= done_;
+        done_ = 0;
+      }
+      const std::size_t more =
+          ring_.take(*start_.memory, std::span(chains_).subspan(have_), arena_);
+      if (more == 0) return false;
+      have_ += more;
+    }
+    return true;
+  }
+
+  // Gives back what is filled, in the portions the ring takes.
+  void flush() {
+    if (start_.log != nullptr) [[unlikely]] log_written();
+    const auto filled = std::span<const virtio::Chain>(chains_).first(done_);
+    for (std::size_t i = 0; i < filled.size(); i += virtio::kTakeMax) {
+      ring_.give_back(filled.subspan(i, std::min(virtio::kTakeMax, filled.size() - i)), false);
+    }
+    flushed_ |= done_ != 0;
+  }
+
+  void finish(std::size_t delivered, std::uint64_t bytes) {
+    ring_.untake(std::span<const virtio::Chain>(chains_).subspan(done_, have_ - done_));
+    flush();
+    counters_.packets.add(delivered);
+    counters_.bytes.add(bytes);
+    counters_.bursts.add(delivered != 0 ? 1 : 0);
+    if (std::exchange(flushed_, false) && start_.call != nullptr && ring_.should_notify()) {
+      counters_.notifications.add();
+      start_.call->notify();
+    }
+  }
+
+  [[nodiscard]] std::span<const virtio::Segment> writable(const virtio::Chain& chain) {
+    if (chain.segment_count == 1) {
+      single_ = {chain.data, chain.length};
+      return std::span(&single_, std::size_t{1} - chain.readable_count);
+    }
+    return chain.segments(arena_).subspan(chain.readable_count);
+  }
+  [[nodiscard]] std::uint64_t capacity_of(const virtio::Chain& chain) {
+    std::uint64_t bytes = 0;
+    for (const virtio::Segment& segment : writable(chain)) bytes += segment.length;
+    return bytes;
+  }
+
+  [[gnu::cold, gnu::noinline]] void log_written() {
+    for (const virtio::Chain& chain : std::span<const virtio::Chain>(chains_).first(done_)) {
+      std::uint32_t left = chain.written;
+      for (const virtio::Segment& segment : writable(chain)) {
+        const std::uint32_t part = std::min(left, segment.length);
+        if (part != 0) start_.log->mark(start_.memory->guest_address(segment.data), part);
+        left -= part;
+      }
+    }
+  }
+
+  bool drop(DropCause cause) {
+    counters_.drop(cause);
+    return false;
+  }
+  Ring ring_;
+  QueueStart start_;
+  OffloadRules rules_;
+  std::uint32_t header_size_;
+  std::uint32_t frame_max_;  // Bytes of the longest frame without GSO that the driver takes.
+  DirectionCounters& counters_;
+  std::size_t have_ = 0;  // Chains taken, ...
+  std::size_t done_ = 0;  // ... and how many of them are filled.
+  bool dry_ = false;      // The driver has no buffer left: do not ask the ring again this burst.
+  bool flushed_ = false;
+  virtio::Segment single_{};
+  std::unique_ptr<std::byte[]> scratch_;  // For software offloads; made at the first use.
+  std::array<virtio::Chain, 2 * virtio::kTakeMax> chains_;
+  virtio::SegmentArena arena_;
+};
+
+}  // namespace sluice::net

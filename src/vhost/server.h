@@ -21,11 +21,10 @@
 #include "base/error.h"
 #include "base/unique_fd.h"
 #include "net/transport.h"
+#include "vhost/ring_records.h"
 #include "virtio/features.h"
 
 namespace sluice::vhost {
-
-class RingRecords;  // vhost/ring_records.h
 
 struct EndpointOptions {
   std::string path;     // Of the socket; at most 107 bytes.
@@ -61,7 +60,8 @@ class Endpoint {
 
 struct SessionOptions {
   /// Where used positions of packed rings outlive this process. Null: a packed ring whose
-  /// front-end does not know its position starts afresh after a crash.
+  /// front-end does not know its position starts afresh after a crash. Open it once per port, for
+  /// as many rings as the device has: 2 * max_queue_pairs() + 1.
   std::shared_ptr<RingRecords> records;
 };
 
@@ -94,6 +94,9 @@ class Session {
   /// Handles some messages, or goes on sending; never blocks. An error ends the session: kClosed
   /// if the front-end went away, else what it did wrong.
   [[nodiscard]] virtual Status on_ready() = 0;
+  /// kMemoryShrunk if the front-end truncated the memory it shares: end the session then. Cheap;
+  /// ask it now and then, for instance whenever the control loop wakes up.
+  [[nodiscard]] virtual Status check_memory() const = 0;
   /// Tells the front-end that config() of the device changed (link, announcement). While all rings
   /// are stopped the message waits. No effect unless CONFIG and BACKEND_REQ were negotiated.
   virtual void config_changed() = 0;

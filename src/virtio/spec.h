@@ -61,9 +61,12 @@ inline constexpr std::uint16_t kRingEventFlagsDisable = 1;
 inline constexpr std::uint16_t kRingEventFlagsDesc = 2;
 
 // --- Device status (2.1) -------------------------------------------------------------------------
+inline constexpr std::uint8_t kStatusAcknowledge = 1;
+inline constexpr std::uint8_t kStatusDriver = 2;
 inline constexpr std::uint8_t kStatusDriverOk = 4;
 inline constexpr std::uint8_t kStatusFeaturesOk = 8;
 inline constexpr std::uint8_t kStatusNeedsReset = 64;
+inline constexpr std::uint8_t kStatusFailed = 128;
 
 // --- Feature bit numbers (5.1.3, 6, and vhost-user's own) ----------------------------------------
 enum class Feature : std::uint8_t {

@@ -25,15 +25,16 @@ Result<UniqueFd> UniqueFd::duplicate() const {
 
 namespace {
 
-// The kernel tells the kind of an anonymous inode only by the name of its link.
+// The kernel tells the kind of an anonymous inode only by the name of its link. The whole name is
+// compared: that of a file begins with its path, which a peer may choose.
 bool is_eventfd(int fd) {
   std::array<char, 48> path{};
   std::array<char, 64> target{};
   std::snprintf(path.data(), path.size(), "/proc/self/fd/%d", fd);
   const ssize_t length = ::readlink(path.data(), target.data(), target.size());
   if (length <= 0) return false;
-  return std::string_view(target.data(), static_cast<std::size_t>(length)).find("[eventfd]") !=
-         std::string_view::npos;
+  const std::string_view name(target.data(), static_cast<std::size_t>(length));
+  return name == "anon_inode:[eventfd]";
 }
 
 bool ready(int fd, short events) {

@@ -10,6 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -31,6 +32,7 @@ namespace {
 constinit std::array<GuardEntry, kGuardEntriesMax> entries{};
 constinit std::atomic<std::size_t> entries_used{0};  // No entry from here on was ever taken.
 constinit std::mutex entries_mutex;
+constinit std::size_t first_free = 0;   // Under the mutex: all entries before it are taken.
 constinit bool installed = false;       // Under the mutex.
 constinit struct sigaction previous{};  // Written once, before the handler is installed.
 
@@ -130,13 +132,15 @@ Status install_handler() {
 }
 
 GuardEntry* take_free_entry() {
-  const std::size_t used = entries_used.load(std::memory_order_relaxed);
-  for (std::size_t i = 0; i < used; ++i) {
-    if (entries[i].end.load(std::memory_order_relaxed) == 0) return &entries[i];
+  const auto is_free = [](const GuardEntry& entry) {
+    return entry.end.load(std::memory_order_relaxed) == 0;
+  };
+  while (first_free < entries.size() && !is_free(entries[first_free])) ++first_free;
+  if (first_free == entries.size()) return nullptr;
+  if (first_free >= entries_used.load(std::memory_order_relaxed)) {
+    entries_used.store(first_free + 1, std::memory_order_release);
   }
-  if (used == entries.size()) return nullptr;
-  entries_used.store(used + 1, std::memory_order_release);
-  return &entries[used];
+  return &entries[first_free];
 }
 
 }  // namespace
@@ -155,6 +159,7 @@ Result<GuardEntry*> guard_add(const GuardRange& range) {
 void guard_remove(GuardEntry* entry) {
   const std::lock_guard lock(entries_mutex);
   write_entry(*entry, 0, 0, 0);
+  first_free = std::min(first_free, static_cast<std::size_t>(entry - entries.data()));
 }
 
 bool guard_tripped(const GuardEntry* entry) {

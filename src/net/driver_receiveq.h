@@ -1,0 +1,123 @@
+// DriverReceiveRing: a receiveq seen from the driver, for one kind of ring.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+#include "base/cache_line.h"
+#include "net/driver_queue.h"
+#include "net/driver_start.h"
+#include "net/net_header.h"
+#include "virtio/features.h"
+#include "virtio/ring.h"
+
+namespace sluice::net {
+
+template <virtio::DriverRing Ring>
+class DriverReceiveRing {
+ public:
+  explicit DriverReceiveRing(const DriverQueueStart& start)
+      : ring_(start.ring),
+        start_(start),
+        header_size_(static_cast<std::uint32_t>(header_size(start.features))),
+        mergeable_(start.features.has(virtio::Feature::kMrgRxbuf)) {
+    ring_.set_interrupts(false);
+    for (std::uint32_t first = 0; first < start.ring.size;) {
+      const auto count =
+          static_cast<std::uint32_t>(std::min<std::size_t>(kDriverBurstMax, start.ring.size - first));
+      for (std::uint32_t i = 0; i < count; ++i) collected_[i].token = first + i;
+      held_ = count;
+      repost();
+      first += count;
+    }
+  }
+
+  std::size_t receive(std::span<DriverFrame> out) {
+    held_ = ring_.collect(std::span(collected_).first(std::min(out.size(), kDriverBurstMax)));
+    for (std::size_t i = 0; i < held_; ++i) prefetch_for_read(buffer(collected_[i].token));
+    std::uint64_t bytes = 0;
+    for (std::size_t i = 0; i < held_; ++i) {
+      const virtio::Collected& item = collected_[i];
+      std::byte* const start = buffer(item.token);
+      DriverFrame& frame = out[i];
+      frame.token = item.token;
+      if (merge_left_ != 0) {  // Payload goes on without a header of its own.
+        frame.data = start;
+        frame.length = item.written;
+        frame.offload = {};
+        frame.continues = --merge_left_;
+      } else {
+        read_header(start, item.written, frame);
+      }
+      bytes += frame.length;
+    }
+    counters_.packets.add(held_);
+    counters_.bytes.add(bytes);
+    return held_;
+  }
+
+  void repost() {
+    if (held_ == 0) return;
+    for (std::size_t i = 0; i < held_; ++i) {
+      segments_[i] = {address(collected_[i].token),
+                      static_cast<std::uint32_t>(start_.buffer_size), true};
+      offers_[i] = {std::span<const virtio::OfferSegment>(&segments_[i], 1), collected_[i].token};
+    }
+    ring_.offer(std::span<const virtio::Offer>(offers_).first(held_));
+    held_ = 0;
+    if (start_.kick != nullptr && ring_.should_notify()) {
+      counters_.kicks.add();
+      start_.kick->signal();
+    }
+  }
+
+  [[nodiscard]] const Ring& ring() const { return ring_; }
+  [[nodiscard]] Ring& ring() { return ring_; }
+  [[nodiscard]] const DriverCounters& counters() const { return counters_; }
+
+ private:
+  void read_header(std::byte* start, std::uint32_t written, DriverFrame& frame) {
+    virtio::virtio_net_hdr_v1 header;
+    std::memcpy(&header, start, sizeof header);
+    std::atomic_signal_fence(std::memory_order_seq_cst);  // Read once; the device may write on.
+    frame.offload = {header.flags,    header.gso_type,   header.hdr_len,
+                     header.gso_size, header.csum_start, header.csum_offset};
+    frame.data = start + header_size_;
+    frame.length = written > header_size_ ? written - header_size_ : 0;
+    frame.continues = 0;
+    if (written < header_size_) [[unlikely]] counters_.bad_headers.add();
+    if (!mergeable_ || header.num_buffers == 1) [[likely]] return;
+    // NET-09: a packet cannot take more buffers than there are.
+    if (header.num_buffers == 0 || header.num_buffers > start_.ring.size) {
+      counters_.bad_headers.add();
+      return;
+    }
+    merge_left_ = static_cast<std::uint16_t>(header.num_buffers - 1);
+    frame.continues = merge_left_;
+  }
+
+  [[nodiscard]] std::byte* buffer(std::uint32_t token) const {
+    return start_.buffers.data() + token * start_.buffer_stride;
+  }
+  [[nodiscard]] std::uint64_t address(std::uint32_t token) const {
+    return start_.buffers_guest_address + token * start_.buffer_stride;
+  }
+
+  Ring ring_;
+  DriverQueueStart start_;
+  std::uint32_t header_size_;
+  bool mergeable_;
+  std::uint16_t merge_left_ = 0;  // Buffers of the current packet still to come.
+  std::size_t held_ = 0;          // Entries of collected_ that the application has.
+  DriverCounters counters_;
+  std::array<virtio::OfferSegment, kDriverBurstMax> segments_{};
+  std::array<virtio::Offer, kDriverBurstMax> offers_{};
+  std::array<virtio::Collected, kDriverBurstMax> collected_{};
+};
+
+}  // namespace sluice::net

@@ -1,0 +1,125 @@
+// DriverTransmitRing: a transmitq seen from the driver, for one kind of ring.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <numeric>
+#include <span>
+#include <vector>
+
+#include "net/driver_queue.h"
+#include "net/driver_start.h"
+#include "net/net_header.h"
+#include "virtio/ring.h"
+
+namespace sluice::net {
+
+template <virtio::DriverRing Ring>
+class DriverTransmitRing {
+ public:
+  explicit DriverTransmitRing(const DriverQueueStart& start)
+      : ring_(start.ring),
+        start_(start),
+        header_size_(static_cast<std::uint32_t>(header_size(start.features))),
+        capacity_(static_cast<std::uint32_t>(start.buffer_size) - header_size_) {
+    ring_.set_interrupts(false);
+    if constexpr (!kInOrder) {
+      free_.resize(start.ring.size);
+      std::iota(free_.rbegin(), free_.rend(), std::uint32_t{0});
+    }
+    // NET-05: num_buffers is 0 in what a driver sends; a header without marks is all zero.
+    for (std::uint32_t i = 0; i < start.ring.size; ++i) std::memset(buffer(i), 0, header_size_);
+  }
+
+  std::size_t reserve(std::span<DriverFrame> out) {
+    const std::size_t wanted = std::min(out.size(), kDriverBurstMax);
+    if (ring_.free_slots() < wanted) reclaim();
+    const std::size_t count = std::min(wanted, ring_.free_slots());
+    std::uint32_t token = next_;
+    for (std::size_t i = 0; i < count; ++i) {
+      if constexpr (!kInOrder) token = free_[free_.size() - 1 - i];
+      out[i].data = buffer(token) + header_size_;
+      out[i].length = capacity_;
+      out[i].token = token;
+      out[i].offload = {};
+      if constexpr (kInOrder) token = following(token);
+    }
+    return count;
+  }
+
+  void submit(std::span<const DriverFrame> frames) {
+    std::uint64_t bytes = 0;
+    for (std::size_t i = 0; i < frames.size(); ++i) {
+      const DriverFrame& frame = frames[i];
+      if (!frame.offload.none() || marked_any_) [[unlikely]] write_marks(frame);
+      const std::uint32_t length = std::min(frame.length, capacity_);
+      segments_[i] = {address(frame.token), header_size_ + length, false};
+      offers_[i] = {std::span<const virtio::OfferSegment>(&segments_[i], 1), frame.token};
+      bytes += length;
+    }
+    const std::size_t sent =
+        ring_.offer(std::span<const virtio::Offer>(offers_).first(frames.size()));
+    if constexpr (kInOrder) {
+      next_ = static_cast<std::uint32_t>((next_ + sent) % start_.ring.size);
+    } else {
+      free_.resize(free_.size() - sent);
+    }
+    counters_.packets.add(sent);
+    counters_.bytes.add(bytes);
+    if (sent != 0 && start_.kick != nullptr && ring_.should_notify()) {
+      counters_.kicks.add();
+      start_.kick->signal();
+    }
+  }
+
+  [[nodiscard]] const Ring& ring() const { return ring_; }
+  [[nodiscard]] const DriverCounters& counters() const { return counters_; }
+
+ private:
+  static constexpr bool kInOrder = Ring::kRingOrder == virtio::Order::kInOrder;
+
+  void reclaim() {
+    if constexpr (kInOrder) {
+      // Spec: virtio 1.3, 2.7.9, 2.8.18: what was offered first comes back first, so the ring need
+      // not say which buffers these are.
+      ring_.collect_count(start_.ring.size);
+    } else {
+      while (const std::size_t count = ring_.collect(collected_)) {
+        for (std::size_t i = 0; i < count; ++i) free_.push_back(collected_[i].token);
+        if (count < collected_.size()) break;
+      }
+    }
+  }
+
+  [[gnu::cold, gnu::noinline]] void write_marks(const DriverFrame& frame) {
+    std::memcpy(buffer(frame.token), &frame.offload, sizeof frame.offload);
+    marked_any_ = true;
+  }
+
+  [[nodiscard]] std::uint32_t following(std::uint32_t token) const {
+    return token + 1 == start_.ring.size ? 0 : token + 1;
+  }
+  [[nodiscard]] std::byte* buffer(std::uint32_t token) const {
+    return start_.buffers.data() + token * start_.buffer_stride;
+  }
+  [[nodiscard]] std::uint64_t address(std::uint32_t token) const {
+    return start_.buffers_guest_address + token * start_.buffer_stride;
+  }
+
+  Ring ring_;
+  DriverQueueStart start_;
+  std::uint32_t header_size_;
+  std::uint32_t capacity_;
+  std::uint32_t next_ = 0;           // In order: buffer of the next slot.
+  std::vector<std::uint32_t> free_;  // Any order: free buffers, the last one goes out first.
+  bool marked_any_ = false;          // Headers may hold marks, so each is written from now on.
+  DriverCounters counters_;
+  std::array<virtio::OfferSegment, kDriverBurstMax> segments_{};
+  std::array<virtio::Offer, kDriverBurstMax> offers_{};
+  std::array<virtio::Collected, kDriverBurstMax> collected_{};
+};
+
+}  // namespace sluice::net

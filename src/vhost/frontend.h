@@ -1,18 +1,16 @@
 // Frontend: the driver's end of a vhost-user session; it leads a back-end through start, stop,
 // restart of one ring and reset.
 //
-// Every request waits for its outcome: where REPLY_ACK was negotiated each message asks for an
-// acknowledgement, so a refusal is known at the message that was refused. Every wait has a
-// deadline. Every reply is checked for request number, reply flag and size, and nothing in it is
-// trusted further. A back-end that closes the socket has refused what it was just told.
-// While waiting, the back-end's own channel is served, so that neither end waits for the other.
+// Every request waits for its outcome, up to a deadline (vhost/frontend_channel.h), so a refusal is
+// known at the request that was refused: kPermission, with the request's number as `detail`.
 //
 // Order of a start, which every back-end we know accepts: SET_VRING_CALL of all
 // rings, SET_FEATURES, FEATURES_OK read back, memory; then for each ring NUM, BASE, ADDR and KICK
 // last; then ENABLE; then DRIVER_OK.
 //
-// After an error of kTimeout, kClosed or kProtocol the session is over: connected() is false and
-// every further call answers kClosed.
+// The back-end is hostile: answers are checked for number, flag and size, and what they say is
+// bounded. After kTimeout, kClosed or kProtocol the session is over: connected() is false and every
+// further call answers kClosed.
 //
 // Threads: one at a time.
 #pragma once
@@ -20,23 +18,25 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <optional>
 #include <span>
-#include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "base/unique_fd.h"
-#include "memory/mapping.h"
+#include "memory/guest_memory.h"
 #include "net/driver_transport.h"
+#include "vhost/frontend_channel.h"
+#include "vhost/protocol.h"
 #include "virtio/features.h"
 #include "virtio/ring.h"
 
 namespace sluice::vhost {
 
 struct FrontendOptions {
-  std::string path;                           // Of the Unix socket.
-  bool server = false;                        // We listen, the back-end connects.
   std::chrono::milliseconds timeout{10'000};  // For each answer of the back-end.
   /// Protocol features to use if offered; those that we do not implement are never used.
   std::uint64_t protocol_features = ~std::uint64_t{0};
@@ -44,10 +44,19 @@ struct FrontendOptions {
 
 class Frontend final : public net::DriverTransport {
  public:
-  /// Speaks over a stream socket that is connected already.
+  /// Protocol features that this end implements.
+  static constexpr std::uint64_t kProtocolFeatures =
+      bit(ProtocolFeature::kMq) | bit(ProtocolFeature::kLogShmfd) | bit(ProtocolFeature::kRarp) |
+      bit(ProtocolFeature::kReplyAck) | bit(ProtocolFeature::kNetMtu) |
+      bit(ProtocolFeature::kBackendReq) | bit(ProtocolFeature::kConfig) |
+      bit(ProtocolFeature::kInflightShmfd) | bit(ProtocolFeature::kResetDevice) |
+      bit(ProtocolFeature::kConfigureMemSlots) | bit(ProtocolFeature::kStatus);
+
+  /// Speaks over a connected stream socket (vhost/frontend_source.h gets one).
   [[nodiscard]] static Result<std::unique_ptr<Frontend>> adopt(UniqueFd socket,
                                                                const FrontendOptions& options);
-  ~Frontend() override;
+  Frontend(FrontendChannel channel, const FrontendOptions& options)
+      : channel_(std::move(channel)), wish_(options.protocol_features & kProtocolFeatures) {}
 
   // net::DriverTransport
   [[nodiscard]] Result<net::DeviceOffer> offer() override;
@@ -58,16 +67,17 @@ class Frontend final : public net::DriverTransport {
   Status reset() override;
   Result<std::size_t> read_config(std::uint32_t offset, std::span<std::byte> out) override;
   Status set_mtu(std::uint16_t mtu) override;
-  [[nodiscard]] bool connected() override;
+  [[nodiscard]] bool connected() override { return channel_.poll_now(); }
   [[nodiscard]] std::uint64_t config_changes() override;
 
-  /// Shares exactly these regions from now on; regions shared before stay shared without gap.
-  /// Errors: kOutOfRange if the back-end has fewer slots.
+  /// Shares exactly these regions from now on; with CONFIGURE_MEM_SLOTS those that were shared
+  /// before are left alone. Errors: kOutOfRange if the back-end has fewer slots.
   Status set_memory(std::span<const net::SharedRegion> regions);
   Status write_config(std::uint32_t offset, std::span<const std::byte> data);
   Status send_rarp(std::span<const std::byte, 6> mac);
 
   /// Dirty logging into `size` bytes at `offset` of `fd`; then on or off while rings run.
+  /// Errors: kNotNegotiated without LOG_SHMFD; kWrongState for set_logging() before set_log().
   Status set_log(int fd, std::uint64_t offset, std::uint64_t size);
   Status set_logging(bool on);
 
@@ -85,31 +95,46 @@ class Frontend final : public net::DriverTransport {
   /// The device status register. Errors: kNotNegotiated.
   [[nodiscard]] Result<std::uint8_t> status();
   /// Protocol features in use; valid after offer().
-  [[nodiscard]] std::uint64_t protocol_features() const;
+  [[nodiscard]] std::uint64_t protocol_features() const { return protocol_; }
 
  private:
-  class Session;
-  explicit Frontend(std::unique_ptr<Session> session);
-  std::unique_ptr<Session> session_;
-};
+  struct SharedFile {  // A region that the back-end has, and the file behind it.
+    memory::RegionRecord record;
+    std::uint64_t device = 0;
+    std::uint64_t inode = 0;
+    friend bool operator==(const SharedFile&, const SharedFile&) = default;
+  };
 
-/// Where front-ends come from: connects, or listens and accepts, as often as it is asked. For
-/// reconnecting: a back-end that is gone is followed by the next one.
-class FrontendSource {
- public:
-  /// Server: binds and listens at once. Errors: kExists if another process listens there.
-  [[nodiscard]] static Result<FrontendSource> create(const FrontendOptions& options);
-  FrontendSource(FrontendSource&&) noexcept;
-  FrontendSource& operator=(FrontendSource&&) noexcept;
-  ~FrontendSource();
+  Status negotiate_protocol();
+  Status open_back_channel();
+  [[nodiscard]] Result<std::uint16_t> ask_queue_pairs();
+  Status require(ProtocolFeature feature);
+  Status set_status(std::uint8_t status);
+  Status begin_status();
+  Status send_features();
+  Status check_features_ok();
+  Status send_vring_fd(Request request, const net::RingSetup& ring, const EventFd* event);
+  Status send_ring(const net::RingSetup& ring);
+  Status send_address(const net::RingSetup& ring);
+  Status send_enable(net::QueueIndex queue, bool enabled);
+  Status send_table(std::span<const net::SharedRegion> regions);
+  Status send_slots(std::span<const net::SharedRegion> regions);
+  Status remove_regions();
+  [[nodiscard]] static Result<SharedFile> identify(const net::SharedRegion& region);
+  [[nodiscard]] Result<std::uint64_t> guest_address(memory::UserAddress address) const;
 
-  /// Waits up to `wait` for a back-end. Errors: kTimeout if none came.
-  [[nodiscard]] Result<std::unique_ptr<Frontend>> next(std::chrono::milliseconds wait);
-
- private:
-  struct State;
-  explicit FrontendSource(std::unique_ptr<State> state);
-  std::unique_ptr<State> state_;
+  FrontendChannel channel_;
+  std::uint64_t wish_;
+  std::optional<net::DeviceOffer> offer_;  // Once asked.
+  virtio::FeatureSet transport_offer_;     // Offered bits that are not the driver's business.
+  std::uint64_t protocol_ = 0;             // In use.
+  std::uint64_t slots_ = kTableRegionsMax;
+  virtio::FeatureSet features_;  // The driver's, as sent last.
+  std::uint8_t status_ = 0;      // As written last.
+  bool log_set_ = false;
+  bool logging_ = false;
+  std::vector<SharedFile> regions_;
+  std::map<net::QueueIndex, net::RingSetup> running_;
 };
 
 }  // namespace sluice::vhost

@@ -15,8 +15,7 @@
 
 namespace sluice::vhost {
 
-// Nobody but us writes the file while we hold the lock, but what we find in it may be anything.
-struct RingRecords::File {
+struct RecordTable::Header {
   static constexpr std::uint64_t kMagic = 0x3154'4f50'4543'4c53;  // "SLCEPOT1"
   std::uint64_t magic;
   std::uint32_t record_size;
@@ -24,7 +23,7 @@ struct RingRecords::File {
   std::byte padding[48];
 };
 
-struct alignas(64) RingRecords::Entry {
+struct alignas(64) RecordTable::Entry {
   RingFingerprint fingerprint;
   std::uint64_t live;
   std::byte padding[56];
@@ -91,40 +90,42 @@ Status bring_to_size(int fd, std::uint64_t size) {
 
 }  // namespace
 
-RingRecords::Entry& RingRecords::entry(std::uint16_t ring) const {
+RecordTable::Header& RecordTable::header() const {
+  static_assert(sizeof(Header) == 64 && sizeof(Entry) % 64 == 0);
+  return *static_cast<Header*>(static_cast<void*>(place_));
+}
+
+RecordTable::Entry& RecordTable::entry(std::uint16_t ring) const {
   CHECK(ring < rings_, "a ring has its record");
-  void* const place = mapping_.bytes().data() + sizeof(File) + ring * sizeof(Entry);
+  void* const place = place_ + sizeof(Header) + ring * sizeof(Entry);
   return *static_cast<Entry*>(place);
 }
 
-Result<std::shared_ptr<RingRecords>> RingRecords::open(const std::string& path,
-                                                       std::uint16_t rings) {
-  static_assert(sizeof(File) == 64 && sizeof(Entry) % 64 == 0);
-  UniqueFd fd = TRY(open_file(path));
-  const std::uint64_t size = sizeof(File) + rings * sizeof(Entry);
-  TRY(bring_to_size(fd.get(), size));
-  memory::Mapping mapping = TRY(memory::Mapping::map_own_file(fd.get(), 0, size));
-  auto& file = *static_cast<File*>(static_cast<void*>(mapping.bytes().data()));
-  auto records = std::make_shared<RingRecords>(Key(), std::move(fd), std::move(mapping), rings);
-  const bool known = file.magic == File::kMagic && file.rings == rings &&
-                     file.record_size == sizeof(virtio::UsedPositionRecord);
-  if (!known) {
-    for (std::uint16_t ring = 0; ring < rings; ++ring) records->end(ring);
-    file = {File::kMagic, sizeof(virtio::UsedPositionRecord), rings, {}};
-  }
-  return records;
+std::uint64_t RecordTable::bytes_for(std::uint16_t rings) {
+  return sizeof(Header) + rings * sizeof(Entry);
 }
 
-virtio::UsedPositionRecord* RingRecords::find(std::uint16_t ring,
-                                              const RingFingerprint& fingerprint) {
+bool RecordTable::valid() const {
+  const Header found = header();
+  return found.magic == Header::kMagic && found.rings == rings_ &&
+         found.record_size == sizeof(virtio::UsedPositionRecord);
+}
+
+void RecordTable::clear() {
+  for (std::uint16_t ring = 0; ring < rings_; ++ring) end(ring);
+  header() = {Header::kMagic, sizeof(virtio::UsedPositionRecord), rings_, {}};
+}
+
+virtio::UsedPositionRecord* RecordTable::find(std::uint16_t ring,
+                                              const RingFingerprint& fingerprint) const {
   Entry& found = entry(ring);
   if (found.live != kLive || found.fingerprint != fingerprint) return nullptr;
   return &found.record;
 }
 
-virtio::UsedPositionRecord* RingRecords::begin(std::uint16_t ring,
+virtio::UsedPositionRecord* RecordTable::begin(std::uint16_t ring,
                                                const RingFingerprint& fingerprint,
-                                               std::uint16_t position) {
+                                               std::uint16_t position) const {
   // A kill between any two of these stores leaves a record that is not live, or a whole one. The
   // reader is a later process, so the order of the program is all it takes.
   Entry& mine = entry(ring);
@@ -136,9 +137,20 @@ virtio::UsedPositionRecord* RingRecords::begin(std::uint16_t ring,
   return &mine.record;
 }
 
-void RingRecords::end(std::uint16_t ring) {
+void RecordTable::end(std::uint16_t ring) const {
   __atomic_store_n(&entry(ring).live, std::uint64_t{0}, __ATOMIC_RELEASE);
   std::atomic_signal_fence(std::memory_order_seq_cst);
+}
+
+Result<std::shared_ptr<RingRecords>> RingRecords::open(const std::string& path,
+                                                       std::uint16_t rings) {
+  UniqueFd fd = TRY(open_file(path));
+  const std::uint64_t size = RecordTable::bytes_for(rings);
+  TRY(bring_to_size(fd.get(), size));
+  memory::Mapping mapping = TRY(memory::Mapping::map_own_file(fd.get(), 0, size));
+  auto records = std::make_shared<RingRecords>(Key(), std::move(fd), std::move(mapping), rings);
+  if (!records->table_.valid()) records->table_.clear();
+  return records;
 }
 
 }  // namespace sluice::vhost

@@ -45,6 +45,45 @@ struct RingFingerprint {
 };
 static_assert(sizeof(RingFingerprint) == 64);
 
+/// Records of a port's rings in memory that outlives the process: the table alone.
+class RecordTable {
+ public:
+  RecordTable() = default;
+  /// Bytes of a table for `rings` rings.
+  [[nodiscard]] static std::uint64_t bytes_for(std::uint16_t rings);
+  /// Requires: `place` has bytes_for(rings) bytes and is aligned to 64.
+  RecordTable(std::byte* place, std::uint16_t rings) : place_(place), rings_(rings) {}
+
+  /// Does the memory hold a table of this version for as many rings?
+  [[nodiscard]] bool valid() const;
+  /// Makes it one, without live records.
+  void clear();
+
+  /// The record of `ring` if it is live for exactly this ring, else null. Copy it before it is
+  /// looked at: a table may lie in memory that a peer can write.
+  /// Requires: ring < rings() here and below.
+  [[nodiscard]] virtio::UsedPositionRecord* find(std::uint16_t ring,
+                                                 const RingFingerprint& fingerprint) const;
+  /// Makes the record live: the ring starts idle at `position`.
+  [[nodiscard]] virtio::UsedPositionRecord* begin(std::uint16_t ring,
+                                                  const RingFingerprint& fingerprint,
+                                                  std::uint16_t position) const;
+  /// The front-end knows the position now, or wants no more of the ring.
+  void end(std::uint16_t ring) const;
+
+  [[nodiscard]] std::uint16_t rings() const { return rings_; }
+
+ private:
+  struct Header;
+  struct Entry;
+  [[nodiscard]] Header& header() const;
+  [[nodiscard]] Entry& entry(std::uint16_t ring) const;
+
+  std::byte* place_ = nullptr;
+  std::uint16_t rings_ = 0;
+};
+
+/// A table in a file of ours.
 class RingRecords {
   struct Key {};  // Only open() has one.
 
@@ -57,30 +96,17 @@ class RingRecords {
   [[nodiscard]] static Result<std::shared_ptr<RingRecords>> open(const std::string& path,
                                                                  std::uint16_t rings);
 
-  /// The record of `ring` if it is live for exactly this ring, else null.
-  /// Requires: ring < rings() here and below.
-  [[nodiscard]] virtio::UsedPositionRecord* find(std::uint16_t ring,
-                                                 const RingFingerprint& fingerprint);
-  /// Makes the record live: the ring starts idle at `position`.
-  [[nodiscard]] virtio::UsedPositionRecord* begin(std::uint16_t ring,
-                                                  const RingFingerprint& fingerprint,
-                                                  std::uint16_t position);
-  /// The front-end knows the position now, or wants no more of the ring.
-  void end(std::uint16_t ring);
-
-  [[nodiscard]] std::uint16_t rings() const { return rings_; }
+  [[nodiscard]] const RecordTable& table() const { return table_; }
 
   RingRecords(Key, UniqueFd file, memory::Mapping mapping, std::uint16_t rings)
-      : file_(std::move(file)), mapping_(std::move(mapping)), rings_(rings) {}
+      : file_(std::move(file)),
+        mapping_(std::move(mapping)),
+        table_(mapping_.bytes().data(), rings) {}
 
  private:
-  struct File;
-  struct Entry;
-  [[nodiscard]] Entry& entry(std::uint16_t ring) const;
-
   UniqueFd file_;  // Holds the lock.
   memory::Mapping mapping_;
-  std::uint16_t rings_;
+  RecordTable table_;
 };
 
 }  // namespace sluice::vhost

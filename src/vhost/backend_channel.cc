@@ -98,7 +98,7 @@ void BackendChannel::want_writable(bool wanted) {
   if (gone_ || polled_ == wanted) return;
   polled_ = wanted;
   epoll_event event{};
-  event.events = wanted ? EPOLLOUT : 0;
+  if (wanted) event.events = EPOLLOUT;
   ::epoll_ctl(poll_.get(), EPOLL_CTL_MOD, socket_.get(), &event);
 }
 

@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "base/cache_line.h"
 #include "net/driver_queue.h"
 #include "net/driver_start.h"
 #include "net/net_header.h"
@@ -42,6 +43,8 @@ class DriverTransmitRing {
     for (std::size_t i = 0; i < count; ++i) {
       if constexpr (!kInOrder) token = free_[free_.size() - 1 - i];
       out[i].data = buffer(token) + header_size_;
+      prefetch_for_write(buffer(token));
+      prefetch_for_write(buffer(token) + kCacheLine);
       out[i].length = capacity_;
       out[i].token = token;
       out[i].offload = {};

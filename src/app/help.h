@@ -1,0 +1,16 @@
+// Help texts made from the tables of keys.
+#pragma once
+
+#include <string>
+
+#include "control/setting.h"
+
+namespace sluice::app {
+
+/// A key's sentence with its limits or choices and its default, for a terminal.
+[[nodiscard]] std::string help_text(const control::Setting& setting, control::Slot defaults);
+
+/// The keys of --vhost-user, --generator and --sink, one a line.
+[[nodiscard]] std::string port_keys_help();
+
+}  // namespace sluice::app

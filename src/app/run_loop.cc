@@ -1,0 +1,171 @@
+// Starts the parts in an order in which each failure leaves nothing behind, and serves them.
+#include "app/run_loop.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <memory>
+#include <optional>
+
+#include "app/events.h"
+#include "app/report.h"
+#include "app/stats_view.h"
+#include "app/stop_signals.h"
+#include "app/table.h"
+#include "control/control_socket.h"
+#include "control/requests.h"
+#include "control/setting.h"
+#include "control/version.h"
+#include "switch/fabric.h"
+
+namespace sluice::app {
+namespace {
+
+using control::Config;
+using control::Json;
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kLookInterval{1000};  // At the ports, if nothing happens.
+constexpr milliseconds kLookPause{100};      // Between two looks, whatever happens.
+
+Json stats_of(const control::Views& views) {
+  return Json::parse(control::answer_request(control::request_line("stats", ""), views));
+}
+
+class RunLoop {
+ public:
+  RunLoop(fabric::Fabric& running, control::ControlServer& server, const StopSignals& signals)
+      : fabric_(running), server_(server), signals_(signals), views_(running) {}
+
+  // Until a stop signal. `stats_interval` of zero: no lines of counters.
+  void serve(std::chrono::seconds stats_interval) {
+    last_stats_ = stats_of(views_);
+    Clock::time_point next_stats = Clock::now() + stats_interval;
+    while (!wait()) {
+      fabric_.poll(milliseconds(0));
+      server_.serve(
+          [this](std::string_view line) { return control::answer_request(line, views_); });
+      if (Clock::now() >= next_look_) look();
+      if (stats_interval.count() > 0 && Clock::now() >= next_stats) {
+        print_rates();
+        next_stats += stats_interval;
+      }
+    }
+  }
+
+  // Tells what happened since the last look.
+  void look() {
+    for (const std::string& event : events_.look(views_)) log_event(event);
+    next_look_ = Clock::now() + kLookInterval;
+    soonest_look_ = Clock::now() + kLookPause;
+  }
+
+  void print_totals() const {
+    const Json reply = stats_of(views_);
+    fmt::print(stderr, "{}\n{}", totals_text(reply), balance_text(reply));
+  }
+
+ private:
+  // Waits for something to do; true if it is the end.
+  bool wait() {
+    std::array<pollfd, 3> fds = {{{signals_.fd(), POLLIN, 0},
+                                  {fabric_.poll_fd(), POLLIN, 0},
+                                  {server_.poll_fd(), POLLIN, 0}}};
+    const auto left = std::chrono::ceil<milliseconds>(next_look_ - Clock::now());
+    const int timeout = static_cast<int>(std::clamp(left, milliseconds(0), kLookInterval).count());
+    if (::poll(fds.data(), fds.size(), timeout) > 0 && fds[1].revents != 0) {
+      next_look_ = std::min(next_look_, soonest_look_);
+    }
+    return fds[0].revents != 0;
+  }
+
+  void print_rates() {
+    Json now = stats_of(views_);
+    fmt::print(stderr, "{}", rates_text(last_stats_, now));
+    last_stats_ = std::move(now);
+  }
+
+  fabric::Fabric& fabric_;
+  control::ControlServer& server_;
+  const StopSignals& signals_;
+  control::FabricViews views_;
+  EventWatcher events_;
+  Json last_stats_;
+  Clock::time_point next_look_ = Clock::now();
+  Clock::time_point soonest_look_ = Clock::now();
+};
+
+int report_start(std::string_view what, const Error& error) {
+  const bool usage =
+      error.code == ErrorCode::kInvalidArgument || error.code == ErrorCode::kOutOfRange;
+  std::string_view cure;
+  if (error.code == ErrorCode::kExists) {
+    cure = "stop the process that uses the path, or choose another path";
+  } else if (error.code == ErrorCode::kPermission) {
+    cure = "use directories in which this user may create files";
+  } else if (error.code == ErrorCode::kNoMemory) {
+    cure = "fewer queues, or a higher memory limit";
+  } else if (usage) {
+    cure = "sluice run --help, or sluice.toml(5)";
+  } else {
+    cure = "see that each directory of a path exists";
+  }
+  return report(usage ? ExitCode::kUsage : ExitCode::kFailure, what, describe(error), cure);
+}
+
+int report_control(const Config& config, const Error& error) {
+  const std::string what = fmt::format("open the control socket {}", config.control);
+  if (error.code != ErrorCode::kExists) return report_start(what, error);
+  return report(ExitCode::kFailure, what, describe(error),
+                "stop the other process, or give this one a socket by --control PATH");
+}
+
+}  // namespace
+
+std::string summary(const Config& config) {
+  const auto& options = config.fabric;
+  Table table({{"PORT"}, {"KIND"}, {"ROLE"}, {"QUEUES", Align::kRight}, {"SOCKET"}});
+  for (const auto& port : options.vhost_user) {
+    table.add({control::effective_name(port), "vhost-user", port.client ? "client" : "server",
+               fmt::format("{}", port.queues), port.path});
+  }
+  for (const auto& port : options.generators) {
+    table.add({port.name, "generator", "", fmt::format("{}", port.queues), ""});
+  }
+  for (const auto& port : options.sinks) table.add({port.name, "sink", "", "", ""});
+  const auto& workers = options.workers;
+  const std::string cores =
+      workers.cores.empty() ? "" : fmt::format(" on cores {}", fmt::join(workers.cores, ","));
+  return fmt::format("{}forwarder {}; {} worker{}, {}{}\ncontrol socket {}\n", table.text(),
+                     control::to_string(options.forward), workers.count,
+                     workers.count == 1 ? "" : "s", control::to_string(workers.poll), cores,
+                     config.control);
+}
+
+int run_switch(const Config& config) {
+  const auto signals = StopSignals::block();
+  if (!signals) return report_start("start", signals.error());
+  auto server = control::ControlServer::listen(config.control, control::too_long_reply());
+  if (!server) return report_control(config, server.error());
+  auto fabric = fabric::Fabric::create(config.fabric);
+  if (!fabric) return report_start("open the ports", fabric.error());
+  if (const Status started = (*fabric)->start(); !started) {
+    return report_start("start the workers", started.error());
+  }
+  fmt::print(stderr, "sluice {}\n{}", control::kVersion, summary(config));
+  RunLoop loop(**fabric, **server, *signals);
+  loop.serve(config.stats_interval);
+  log_event("stopping");
+  signals->let_next_one_kill();
+  (*fabric)->stop();
+  loop.look();
+  loop.print_totals();
+  return static_cast<int>(ExitCode::kOk);
+}
+
+}  // namespace sluice::app

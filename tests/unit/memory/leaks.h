@@ -1,0 +1,38 @@
+// LeakCheck: descriptors and mappings of this process, before and after.
+#pragma once
+
+#include <dirent.h>
+#include <gtest/gtest.h>
+
+#include <cstddef>
+
+#include "memory/mapping.h"
+
+namespace sluice::test {
+
+/// Open descriptors of this process (one of them is the directory that is read; it cancels out).
+inline std::size_t open_descriptors() {
+  std::size_t count = 0;
+  DIR* directory = ::opendir("/proc/self/fd");
+  while (::readdir(directory) != nullptr) ++count;
+  ::closedir(directory);
+  return count;
+}
+
+/// Expects at its end the descriptors and mappings that there were at its beginning.
+class LeakCheck {
+ public:
+  LeakCheck() : descriptors_(open_descriptors()), mappings_(memory::Mapping::live_count()) {}
+  LeakCheck(const LeakCheck&) = delete;
+  LeakCheck& operator=(const LeakCheck&) = delete;
+  ~LeakCheck() {
+    EXPECT_EQ(open_descriptors(), descriptors_);
+    EXPECT_EQ(memory::Mapping::live_count(), mappings_);
+  }
+
+ private:
+  std::size_t descriptors_;
+  std::size_t mappings_;
+};
+
+}  // namespace sluice::test

@@ -11,6 +11,11 @@ PROMPT = "testpmd> "
 BINARY = "dpdk-testpmd"
 
 
+def address_of(index):
+    """The MAC address of virtio-user port `index`."""
+    return f"02:00:00:00:00:{index + 1:02x}"
+
+
 @dataclass
 class Ring:
     """Which ring the virtio-user driver asks for."""
@@ -43,7 +48,7 @@ class Ring:
             f"packed_vq={int(self.packed)}",
             f"in_order={int(self.in_order)}",
             f"mrg_rxbuf={int(self.mrg_rxbuf)}",
-            f"mac=02:00:00:00:00:{index + 1:02x}",
+            f"mac={address_of(index)}",
         ]
         options += ["vectorized=1"] if self.vectorized else []
         options += ["cq=1"] if self.queues > 1 else []

@@ -10,6 +10,7 @@
 
 #include "app/action.h"
 #include "app/bench.h"
+#include "app/help.h"
 #include "app/report.h"
 #include "app/run_command.h"
 #include "app/show_commands.h"
@@ -80,6 +81,20 @@ std::string culprit(const std::vector<std::string>& extras) {
   return flag == extras.end() ? extras.front() : *flag;
 }
 
+// The parser's sentences for what is too few or too many, in better words.
+std::string cause_of(const CLI::App& command, const CLI::ParseError& error) {
+  const std::string text = error.what();
+  if (error.get_name() == "RequiredError") {
+    return fmt::format("{} needs a command after it", full_name(command));
+  }
+  if (error.get_name() == "ArgumentMismatch") {
+    const std::string option = text.substr(0, text.find(':'));
+    const bool twice = text.find("received") != std::string::npos;
+    return fmt::format("{} {}", option, twice ? "is given more than once" : "needs a value");
+  }
+  return text;
+}
+
 int report_mistake(CLI::App& app, const CLI::ParseError& error) {
   CLI::App& command = innermost(app);
   const auto extras = app.remaining(/*recurse=*/true);
@@ -92,7 +107,7 @@ int report_mistake(CLI::App& app, const CLI::ParseError& error) {
                   fmt::format("{} does not expect '{}'", full_name(command), extras.front()),
                   fmt::format("{} --help", full_name(command)));
   }
-  return report(ExitCode::kUsage, "understand the command line", error.what(),
+  return report(ExitCode::kUsage, "understand the command line", cause_of(command, error),
                 fmt::format("{} --help", full_name(command)));
 }
 
@@ -129,7 +144,7 @@ int run_cli(int argc, const char* const* argv) {
     app.parse(argc, argv);
   } catch (const CLI::Success& wanted) {
     return print(wanted.get_name() == "CallForVersion" ? std::string(wanted.what()) + "\n"
-                                                       : app.help())
+                                                       : wrapped(app.help()))
                ? static_cast<int>(ExitCode::kOk)
                : static_cast<int>(ExitCode::kFailure);
   } catch (const CLI::ParseError& error) {

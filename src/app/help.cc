@@ -11,8 +11,10 @@
 namespace sluice::app {
 namespace {
 
-using control::Form;
 using control::Slot;
+
+constexpr std::size_t kWidth = 96;      // Of a terminal, at most.
+constexpr std::size_t kKeyColumn = 25;  // Where the description of a port's key begins.
 
 // Marks of the documentation's format, and quotes of the file's, have no place on a terminal.
 std::string plain(std::string_view text) {
@@ -36,8 +38,37 @@ void list_keys(std::string& out, std::string_view flag, std::span<const control:
     const bool flag_like = std::holds_alternative<bool*>(slot);
     const std::string left =
         fmt::format("{}={}", setting.name, flag_like ? "on|off" : setting.placeholder);
-    out += fmt::format("  {:<22} {}\n", left, help_text(setting, slot));
+    out += fmt::format("  {:<{}} {}\n", left, kKeyColumn - 3, help_text(setting, slot));
   }
+}
+
+// Where the description begins: behind the first wide gap, or at the first letter.
+std::size_t description_column(std::string_view line) {
+  const std::size_t first = std::min(line.find_first_not_of(' '), line.size());
+  const std::size_t gap = line.find("  ", first);
+  const std::size_t column =
+      gap == std::string_view::npos ? std::string_view::npos : line.find_first_not_of(' ', gap);
+  if (column != std::string_view::npos && column < kWidth / 2) return column;
+  // A key and its text are one blank apart if the key is as long as the column is wide.
+  const bool listed = line.find('=') < line.find(' ', first);
+  return first == 2 && listed ? kKeyColumn : first;
+}
+
+void wrap_line(std::string& out, std::string_view line) {
+  const std::size_t column = description_column(line);
+  std::size_t room = kWidth;
+  while (line.size() > room) {
+    const std::size_t blank = line.rfind(' ', room);
+    // Nothing to break at, or only the blanks before the description.
+    if (blank == std::string_view::npos || (room == kWidth && blank <= column)) break;
+    out += line.substr(0, blank);
+    out += '\n';
+    out.append(column, ' ');
+    line.remove_prefix(blank + 1);
+    room = kWidth - column;
+  }
+  out += line;
+  out += '\n';
 }
 
 }  // namespace
@@ -61,6 +92,16 @@ std::string port_keys_help() {
   list_keys(out, "--vhost-user (a key alone means on)", control::vhost_user_keys());
   list_keys(out, "--generator", control::generator_keys());
   list_keys(out, "--sink", control::sink_keys());
+  return out;
+}
+
+std::string wrapped(std::string_view help) {
+  std::string out;
+  while (!help.empty()) {
+    const std::size_t end = std::min(help.find('\n'), help.size());
+    wrap_line(out, help.substr(0, end));
+    help.remove_prefix(std::min(end + 1, help.size()));
+  }
   return out;
 }
 

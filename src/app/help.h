@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "control/setting.h"
 
@@ -12,5 +13,8 @@ namespace sluice::app {
 
 /// The keys of --vhost-user, --generator and --sink, one a line.
 [[nodiscard]] std::string port_keys_help();
+
+/// Breaks lines that are too long for a terminal; what follows is indented like the description.
+[[nodiscard]] std::string wrapped(std::string_view help);
 
 }  // namespace sluice::app

@@ -22,9 +22,7 @@ using control::Problems;
 
 constexpr std::string_view kWhat = "use the configuration";
 
-constexpr const char* kDescription =
-    "Starts a switch and serves it until SIGINT or SIGTERM.\n"
-    "Ports come from FILE, from flags, or from both; flags win over the file.";
+constexpr const char* kDescription = "Starts a switch and serves it until SIGINT or SIGTERM.";
 
 constexpr std::string_view kExamples =
     "Examples:\n"
@@ -90,11 +88,11 @@ void add_port_flags(CLI::App& command, RunFlags& flags) {
         ->allow_extra_args(false)
         ->group("Ports (each may be repeated)");
   };
-  add("--vhost-user", flags.vhost_user, "PATH[,KEY=VALUE]...",
+  add("--vhost-user", flags.vhost_user, "PATH[,KEY=VALUE]",
       "A virtio-net device for a virtual machine or container, served at a Unix socket");
-  add("--generator", flags.generators, "name=NAME[,KEY=VALUE]...",
+  add("--generator", flags.generators, "name=NAME[,KEY=VALUE]",
       "Makes frames without end, for tests and benchmarks");
-  add("--sink", flags.sinks, "name=NAME[,KEY=VALUE]...", "Takes and counts frames");
+  add("--sink", flags.sinks, "name=NAME[,KEY=VALUE]", "Takes and counts frames");
   add("--patch", flags.patches, "NAME,NAME",
       "With --forward patch: joins these two ports (without it: the first and second, ...)");
 }
@@ -139,7 +137,8 @@ void add_run_command(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("run", kDescription);
   const auto flags = std::make_shared<RunFlags>();
   const auto texts = std::make_shared<std::vector<std::string>>();
-  command->add_option("file", flags->file, "Configuration file")->type_name("FILE");
+  command->add_option("FILE", flags->file, "Configuration file; flags add to it and win over it")
+      ->type_name("");
   add_port_flags(*command, *flags);
   add_simple_flags(*command, *texts);
   command->add_flag("--check", flags->check, "Only say whether the configuration is right");

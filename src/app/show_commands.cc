@@ -162,7 +162,7 @@ int report_connection(const AskFlags& flags, const Error& error) {
 
 void add_ask_flags(CLI::App& command, AskFlags& flags, const char* port_help) {
   if (port_help != nullptr) {
-    command.add_option("port", flags.port, port_help)->type_name("PORT");
+    command.add_option("PORT", flags.port, port_help)->type_name("");
   }
   command
       .add_option(

@@ -15,6 +15,7 @@
 #include <optional>
 #include <span>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -38,10 +39,15 @@ struct Message {
   /// Appends the bytes of a wire record or an integer.
   template <class T>
     requires std::is_trivially_copyable_v<T>
-  Message& add(const T& value) {
+  Message& add(const T& value) & {
     const auto bytes = std::as_bytes(std::span(&value, 1));
     payload.insert(payload.end(), bytes.begin(), bytes.end());
     return *this;
+  }
+  template <class T>
+    requires std::is_trivially_copyable_v<T>
+  Message&& add(const T& value) && {
+    return std::move(add(value));
   }
   /// The record at `offset` of the payload; bytes the payload lacks read zero.
   template <class T>

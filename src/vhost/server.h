@@ -16,13 +16,12 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "base/error.h"
 #include "base/unique_fd.h"
 #include "net/transport.h"
 #include "vhost/ring_records.h"
-#include "virtio/features.h"
+#include "vhost/session_view.h"
 
 namespace sluice::vhost {
 
@@ -63,20 +62,6 @@ struct SessionOptions {
   /// front-end does not know its position starts afresh after a crash. Open it once per port, for
   /// as many rings as the device has: 2 * max_queue_pairs() + 1.
   std::shared_ptr<RingRecords> records;
-};
-
-/// What is shown of a session.
-struct SessionView {
-  virtio::FeatureSet features;                       // Negotiated, transport's bits included.
-  std::vector<std::string_view> protocol_features;   // Negotiated, by name.
-  std::uint64_t memory_bytes = 0;
-  std::uint32_t memory_regions = 0;
-  std::uint8_t status = 0;                           // Last SET_STATUS; 0 if none came.
-  bool logging = false;                              // Dirty pages are being logged.
-  std::uint64_t messages = 0;
-  std::uint64_t refused = 0;                         // Of them.
-  std::optional<Error> last_error;                   // Why the last one was refused.
-  std::string_view last_error_request;               // Its name; empty if none was.
 };
 
 /// One front-end. Its end stops all queues of the device; nothing of it survives into the next

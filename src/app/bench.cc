@@ -1,0 +1,234 @@
+// The command line of `sluice bench`.
+#include "app/bench.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "app/bench_case.h"
+#include "app/bench_device.h"
+#include "app/bench_driver.h"
+#include "app/bench_pair.h"
+#include "app/report.h"
+
+namespace sluice::app {
+
+namespace {
+
+const std::map<std::string, Direction> kDirections = {{"to-driver", Direction::kToDriver},
+                                                      {"from-driver", Direction::kFromDriver},
+                                                      {"loopback", Direction::kLoopback},
+                                                      {"both", Direction::kBoth}};
+
+// What the options of a command leave open is measured in every form.
+struct Choice {
+  std::vector<std::string> rings = {"split", "packed"};
+  std::vector<std::string> orders = {"any", "in-order"};
+  std::string mrg = "on";
+  std::vector<std::string> directions = {"to-driver", "from-driver", "loopback"};
+  BenchCase base;
+  double seconds = 1;
+  std::string socket;
+  int core = -1;
+  bool json = false;
+  std::vector<int> cores = {0, 1};
+  std::string mac;
+  std::string peer_mac;
+};
+
+void add_case_options(CLI::App* command, Choice& choice) {
+  command->add_option("--queues", choice.base.queues, "Queue pairs")
+      ->check(CLI::Range(1, 127))
+      ->capture_default_str();
+  command->add_option("--size", choice.base.size, "Bytes of a frame, without FCS")
+      ->check(CLI::Range(60, 9000))
+      ->capture_default_str();
+  command->add_option("--queue-size", choice.base.queue_size, "Entries of a ring")
+      ->check(CLI::Range(2, 32768))
+      ->capture_default_str();
+  command->add_flag("--one-used-entry", choice.base.one_used_entry,
+                    "In order: one used entry for a whole transmit burst");
+}
+
+void add_ring_options(CLI::App* command, Choice& choice) {
+  command->add_option("--ring", choice.rings, "Ring format: split, packed; default both")
+      ->check(CLI::IsMember({"split", "packed"}));
+  command->add_option("--order", choice.orders, "any, in-order (IN_ORDER); default both")
+      ->check(CLI::IsMember({"any", "in-order"}));
+  command->add_option("--mrg", choice.mrg, "Mergeable receive buffers (MRG_RXBUF): on, off")
+      ->check(CLI::IsMember({"on", "off"}))
+      ->capture_default_str();
+}
+
+std::vector<BenchCase> cases_of(const Choice& choice) {
+  std::vector<BenchCase> cases;
+  for (const std::string& direction : choice.directions) {
+    for (const std::string& ring : choice.rings) {
+      for (const std::string& order : choice.orders) {
+        BenchCase what = choice.base;
+        what.direction = kDirections.at(direction);
+        what.packed = ring == "packed";
+        what.in_order = order == "in-order";
+        what.mergeable = choice.mrg == "on";
+        cases.push_back(what);
+      }
+    }
+  }
+  return cases;
+}
+
+void add_pair(CLI::App& bench, Action& action) {
+  const auto choice = std::make_shared<Choice>();
+  CLI::App* command = bench.add_subcommand(
+      "pair",
+      "Packets a second between a device (port and worker of `sluice run`) and a driver, two\n"
+      "processes on two cores, memory shared by descriptor.");
+  add_ring_options(command, *choice);
+  add_case_options(command, *choice);
+  command->add_option("--direction", choice->directions,
+                      "to-driver, from-driver, loopback; default all three")
+      ->check(CLI::IsMember({"to-driver", "from-driver", "loopback"}));
+  command->add_option("--seconds", choice->seconds, "Length of a window")
+      ->check(CLI::Range(0.05, 60.0))
+      ->capture_default_str();
+  command->add_option("--cores", choice->cores, "Core of the device, core of the driver")
+      ->expected(2)
+      ->delimiter(',')
+      ->capture_default_str();
+  command->add_flag("--json", choice->json, "Print one JSON document");
+  command->footer(
+      "RTT is the round trip of one cache line between the two cores, before and after: figures\n"
+      "with different STATE cannot be compared. In loopback a packet counts once a lap.\n\n"
+      "Examples:\n  sluice bench pair --ring packed --order in-order\n"
+      "  sluice bench pair --direction to-driver --size 1518 --seconds 5 --json");
+  command->callback([&action, choice] {
+    action = [choice] {
+      PairOptions options;
+      options.cases = cases_of(*choice);
+      options.window = std::chrono::milliseconds(static_cast<int>(choice->seconds * 1e3));
+      options.device_core = choice->cores[0];
+      options.driver_core = choice->cores[1];
+      options.json = choice->json;
+      return run_pair(options);
+    };
+  });
+}
+
+void add_device(CLI::App& bench, Action& action) {
+  const auto choice = std::make_shared<Choice>();
+  CLI::App* command = bench.add_subcommand(
+      "device", "The device's end of a pair alone, for a driver that is not ours.");
+  add_case_options(command, *choice);
+  command->add_option("--socket", choice->socket, "Unix socket to listen on")->required();
+  command->add_option("--direction", choice->directions, "to-driver, from-driver or loopback")
+      ->check(CLI::IsMember({"to-driver", "from-driver", "loopback"}))
+      ->expected(1);
+  command->add_option("--core", choice->core, "Core of the worker; -1: any")
+      ->capture_default_str();
+  command->footer(
+      "Ends when its standard input closes. For each line it reads it prints the packets received\n"
+      "so far, the time in nanoseconds, and the path.\n\n"
+      "Examples:\n  sluice bench device --socket /tmp/d.sock --direction to-driver");
+  command->callback([&action, choice] {
+    action = [choice] {
+      BenchCase what = choice->base;
+      what.direction = kDirections.at(choice->directions.front());
+      return run_device_end({choice->socket, what, choice->core});
+    };
+  });
+}
+
+net::MacAddress parse_mac(const std::string& text, net::MacAddress otherwise) {
+  std::array<unsigned, 6> parts{};
+  if (std::sscanf(text.c_str(), "%2x:%2x:%2x:%2x:%2x:%2x", &parts[0], &parts[1], &parts[2],
+                  &parts[3], &parts[4], &parts[5]) != 6) {
+    return otherwise;
+  }
+  net::MacAddress mac{};
+  for (std::size_t i = 0; i < 6; ++i) mac[i] = static_cast<std::uint8_t>(parts[i]);
+  return mac;
+}
+
+int run_driver(const Choice& choice) {
+  DriverEndOptions options;
+  options.socket = choice.socket;
+  options.what = cases_of(choice).front();
+  options.core = choice.core;
+  options.mac = parse_mac(choice.mac, options.mac);
+  options.peer_mac = parse_mac(choice.peer_mac, options.peer_mac);
+  auto driver = DriverEnd::create(options);
+  if (!driver.has_value()) {
+    return report(ExitCode::kFailure, "connect to " + choice.socket, describe(driver.error()),
+                  "sluice run --vhost-user " + choice.socket);
+  }
+  (*driver)->go();
+  const auto length = std::chrono::duration<double>(choice.seconds);
+  std::this_thread::sleep_for(length);
+  (*driver)->stop();
+  if (const auto error = (*driver)->error()) {
+    return report(ExitCode::kFailure, "drive the ring", describe(*error), "");
+  }
+  const double sent = static_cast<double>((*driver)->sent());
+  const double received = static_cast<double>((*driver)->received());
+  if (choice.json) {
+    const control::Json json{{"sent", (*driver)->sent()},
+                             {"received", (*driver)->received()},
+                             {"seconds", choice.seconds},
+                             {"path", (*driver)->path()}};
+    return print(json.dump(2) + "\n") ? 0 : 1;
+  }
+  return print(fmt::format("sent {:.0f} ({:.2f} Mpps), received {:.0f} ({:.2f} Mpps), path {}\n",
+                           sent, sent / choice.seconds / 1e6, received,
+                           received / choice.seconds / 1e6, (*driver)->path()))
+             ? 0
+             : 1;
+}
+
+void add_driver(CLI::App& bench, Action& action) {
+  const auto choice = std::make_shared<Choice>();
+  choice->directions = {"both"};
+  choice->rings = {"split"};
+  choice->orders = {"any"};
+  CLI::App* command = bench.add_subcommand(
+      "driver", "The driver's end alone: sends and receives on any vhost-user back-end.");
+  add_ring_options(command, *choice);
+  add_case_options(command, *choice);
+  command->add_option("--socket", choice->socket, "Unix socket to connect to")->required();
+  command->add_option("--direction", choice->directions,
+                      "to-driver (receive only), from-driver (send only), both, or loopback (send "
+                      "back what arrives)")
+      ->check(CLI::IsMember({"to-driver", "from-driver", "loopback", "both"}))
+      ->expected(1)
+      ->capture_default_str();
+  command->add_option("--seconds", choice->seconds, "How long")
+      ->check(CLI::Range(0.05, 86400.0))
+      ->capture_default_str();
+  command->add_option("--core", choice->core, "Core of the loop; -1: any")->capture_default_str();
+  command->add_option("--mac", choice->mac, "Source address of the frames sent");
+  command->add_option("--peer-mac", choice->peer_mac, "Destination address of the frames sent");
+  command->add_flag("--json", choice->json, "Print one JSON document");
+  command->footer(
+      "Examples:\n  sluice bench driver --socket /run/vm0.sock --seconds 5\n"
+      "  sluice bench driver --socket /run/vm1.sock --direction loopback --ring packed");
+  command->callback([&action, choice] { action = [choice] { return run_driver(*choice); }; });
+}
+
+}  // namespace
+
+void add_bench_command(CLI::App& app, Action& action) {
+  CLI::App* bench = app.add_subcommand(
+      "bench", "Measures rings, ports and workers between two processes of this machine.");
+  bench->require_subcommand(1);
+  bench->footer("Examples:\n  sluice bench pair\n  sluice bench pair --help");
+  add_pair(*bench, action);
+  add_device(*bench, action);
+  add_driver(*bench, action);
+}
+
+}  // namespace sluice::app

@@ -1,0 +1,177 @@
+// The driver's loops.
+#include "app/bench_driver.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <span>
+#include <utility>
+
+#include "app/bench_probe.h"
+#include "packet/copy.h"
+#include "vhost/frontend.h"
+#include "vhost/frontend_source.h"
+
+namespace sluice::app {
+
+namespace {
+
+// As testpmd's default.
+constexpr std::size_t kBurst = 32;
+// Of each frame sent this much is written anew: all of the shortest frame. (testpmd's txonly writes
+// the headers only.)
+constexpr std::size_t kWritten = 64;
+// Frames that circulate in loopback; fewer than a ring has, so that both ends find room.
+constexpr std::size_t kInFlight = 192;
+
+net::NetDriverOptions driver_options(const DriverEndOptions& options) {
+  net::NetDriverOptions driver;
+  driver.queue_pairs = options.what.queues;
+  driver.queue_size = options.what.queue_size;
+  driver.wanted = options.what.features();
+  driver.required = driver.wanted;
+  driver.mac = options.mac;
+  // Room for header and frame, an odd number of cache lines.
+  const std::uint32_t lines = (options.what.size + 12 + 63) / 64 | 1;
+  driver.buffer_stride = std::max(net::kBufferStride, lines * 64);
+  return driver;
+}
+
+void pause_core() {
+#ifdef __x86_64__
+  __builtin_ia32_pause();
+#endif
+}
+
+}  // namespace
+
+DriverEnd::DriverEnd(const DriverEndOptions& options, std::unique_ptr<net::NetDriver> driver)
+    : options_(options), driver_(std::move(driver)) {
+  build_frame();
+}
+
+DriverEnd::~DriverEnd() { stop(); }
+
+Result<std::unique_ptr<DriverEnd>> DriverEnd::create(const DriverEndOptions& options) {
+  vhost::FrontendSource::Options source_options;
+  source_options.path = options.socket;
+  auto source = TRY(vhost::FrontendSource::create(source_options));
+  auto frontend = TRY(source.next(std::chrono::seconds(5)));
+  auto driver = TRY(net::NetDriver::create(driver_options(options), std::move(frontend)));
+  TRY(driver->start());
+  std::unique_ptr<DriverEnd> end(new DriverEnd(options, std::move(driver)));
+  TRY(end->open_queues());
+  return end;
+}
+
+Status DriverEnd::open_queues() {
+  for (std::uint16_t i = 0; i < driver_->queue_pairs(); ++i) {
+    const auto receiveq = TRY(driver_->queue(net::QueueIndex(static_cast<std::uint16_t>(2 * i))));
+    const auto transmitq =
+        TRY(driver_->queue(net::QueueIndex(static_cast<std::uint16_t>(2 * i + 1))));
+    pairs_.push_back({net::DriverReceiveQueue::make(receiveq),
+                      net::DriverTransmitQueue::make(transmitq)});
+  }
+  return {};
+}
+
+void DriverEnd::go() {
+  thread_ = std::thread([this] {
+    if (options_.core >= 0) [[maybe_unused]] const Status pinned = pin_to_core(options_.core);
+    loop();
+  });
+}
+
+void DriverEnd::stop() {
+  stop_.store(true, std::memory_order_relaxed);
+  if (thread_.joinable()) thread_.join();
+  if (driver_->running()) [[maybe_unused]] const Status stopped = driver_->stop();
+}
+
+std::string DriverEnd::path() const { return std::string(pairs_.front().receiveq.name()); }
+
+std::optional<Error> DriverEnd::error() const {
+  for (const Pair& pair : pairs_) {
+    if (const auto error = pair.receiveq.error()) return error;
+    if (const auto error = pair.transmitq.error()) return error;
+  }
+  return std::nullopt;
+}
+
+// Ethernet, IPv4 and UDP to the discard port; what is behind it stays zero.
+void DriverEnd::build_frame() {
+  frame_.assign(std::max<std::size_t>(kWritten, 64), std::byte{0});
+  std::array<std::uint8_t, 64> bytes{};
+  std::ranges::copy(options_.peer_mac, bytes.begin());
+  std::ranges::copy(options_.mac, bytes.begin() + 6);
+  const auto ip_length = static_cast<std::uint16_t>(std::min(options_.what.size, 65'535U) - 14);
+  const auto udp_length = static_cast<std::uint16_t>(ip_length - 20);
+  const std::array<std::uint8_t, 30> headers = {
+      0x08, 0x00,                                                        // IPv4
+      0x45, 0, static_cast<std::uint8_t>(ip_length >> 8), static_cast<std::uint8_t>(ip_length),
+      0, 0, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2,             // 10.0.0.1 to 10.0.0.2
+      0x10, 0, 0, 9, static_cast<std::uint8_t>(udp_length >> 8),
+      static_cast<std::uint8_t>(udp_length), 0, 0};                      // UDP, no checksum
+  std::ranges::copy(headers, bytes.begin() + 12);
+  std::memcpy(frame_.data(), bytes.data(), bytes.size());
+}
+
+void DriverEnd::loop() {
+  const Direction direction = options_.what.direction;
+  const bool sends = direction == Direction::kFromDriver || direction == Direction::kBoth;
+  while (!stop_.load(std::memory_order_relaxed)) {
+    for (Pair& pair : pairs_) {
+      if (direction == Direction::kLoopback) {
+        echo(pair);
+      } else {
+        if (direction != Direction::kFromDriver) receive(pair);
+        if (sends) send(pair);
+      }
+    }
+  }
+}
+
+void DriverEnd::receive(Pair& pair) {
+  const std::size_t count = pair.receiveq.receive(std::span(in_).first(kBurst));
+  if (count == 0) return pause_core();
+  std::uint64_t packets = 0;
+  for (std::size_t i = 0; i < count; ++i) packets += in_[i].continues == 0 ? 1 : 0;
+  pair.receiveq.repost();
+  received_.add(packets);
+}
+
+void DriverEnd::send(Pair& pair) {
+  std::size_t wanted = kBurst;
+  if (options_.limit != 0) {
+    wanted = static_cast<std::size_t>(
+        std::min<std::uint64_t>(wanted, options_.limit - std::min(options_.limit, sent_.value())));
+  }
+  const std::size_t count = pair.transmitq.reserve(std::span(out_).first(wanted));
+  if (count == 0) return pause_core();
+  const std::uint32_t size = std::min(options_.what.size, out_[0].length);
+  const std::size_t written = std::min<std::size_t>(size, kWritten);
+  for (std::size_t i = 0; i < count; ++i) {
+    packet::copy_bytes(out_[i].data, frame_.data(), written);
+    out_[i].length = size;
+  }
+  pair.transmitq.submit(std::span(out_).first(count));
+  sent_.add(count);
+}
+
+// Sends every frame back that arrives; the first ones are its own.
+void DriverEnd::echo(Pair& pair) {
+  if (sent_.value() < kInFlight * pairs_.size()) send(pair);
+  const std::size_t count = pair.receiveq.receive(std::span(in_).first(kBurst));
+  if (count == 0) return pause_core();
+  const std::size_t room = pair.transmitq.reserve(std::span(out_).first(count));
+  for (std::size_t i = 0; i < room; ++i) {
+    out_[i].length = std::min(in_[i].length, out_[i].length);
+    packet::copy_bytes(out_[i].data, in_[i].data, out_[i].length);
+  }
+  pair.receiveq.repost();
+  pair.transmitq.submit(std::span(out_).first(room));
+  received_.add(count);
+  sent_.add(room);
+}
+
+}  // namespace sluice::app

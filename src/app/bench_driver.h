@@ -1,0 +1,76 @@
+// DriverEnd: the driver's half of a benchmark or a demo: a NetDriver on a vhost-user socket and the
+// loop that drives its queues, on a pinned thread of its own.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "app/bench_case.h"
+#include "base/counter.h"
+#include "base/error.h"
+#include "net/driver_queue.h"
+#include "net/net_driver.h"
+
+namespace sluice::app {
+
+struct DriverEndOptions {
+  std::string socket;
+  BenchCase what;
+  int core = -1;  // Not pinned if negative.
+  net::MacAddress mac = {0x02, 0, 0, 0, 0, 0x01};       // Source of the frames sent.
+  net::MacAddress peer_mac = {0x02, 0, 0, 0, 0, 0x02};  // Their destination.
+  std::uint64_t limit = 0;   // Frames to send, then only receive; 0: no end.
+};
+
+class DriverEnd {
+ public:
+  /// Connects, negotiates exactly what.features(), starts the queues; the loop waits for go().
+  /// Errors: kNotNegotiated if the device lacks a feature; those of NetDriver and Frontend.
+  [[nodiscard]] static Result<std::unique_ptr<DriverEnd>> create(const DriverEndOptions& options);
+  ~DriverEnd();
+
+  /// Starts the loop.
+  void go();
+  /// Ends the loop and stops the device. Counters stay readable.
+  void stop();
+
+  [[nodiscard]] std::uint64_t received() const { return received_.value(); }
+  [[nodiscard]] std::uint64_t sent() const { return sent_.value(); }
+  [[nodiscard]] std::string path() const;
+  /// Why a ring broke, if one did. After stop().
+  [[nodiscard]] std::optional<Error> error() const;
+  [[nodiscard]] const net::NetDriver& driver() const { return *driver_; }
+
+ private:
+  struct Pair {
+    net::DriverReceiveQueue receiveq;
+    net::DriverTransmitQueue transmitq;
+  };
+  DriverEnd(const DriverEndOptions& options, std::unique_ptr<net::NetDriver> driver);
+  Status open_queues();
+  void loop();
+  void receive(Pair& pair);
+  void send(Pair& pair);
+  void echo(Pair& pair);
+  void build_frame();
+
+  DriverEndOptions options_;
+  std::unique_ptr<net::NetDriver> driver_;
+  std::vector<Pair> pairs_;
+  std::vector<std::byte> frame_;  // What is sent, as far as it is written each time.
+  Counter received_;
+  Counter sent_;
+  std::atomic<bool> stop_{false};
+  std::array<net::DriverFrame, net::kDriverBurstMax> in_;
+  std::array<net::DriverFrame, net::kDriverBurstMax> out_;
+  std::thread thread_;
+};
+
+}  // namespace sluice::app

@@ -1,0 +1,129 @@
+// Measuring pairs.
+#include "app/bench_pair.h"
+
+#include <fmt/format.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+#include <system_error>
+#include <thread>
+
+#include "app/action.h"
+#include "app/bench_device.h"
+#include "app/bench_driver.h"
+#include "app/bench_probe.h"
+#include "app/report.h"
+
+namespace sluice::app {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kWarmUp{200};
+
+// A directory of its own for the socket, gone at the end.
+class ScratchDirectory {
+ public:
+  static Result<ScratchDirectory> create() {
+    std::error_code ignored;
+    std::string name = (std::filesystem::temp_directory_path(ignored) / "sluice-bench-XXXXXX");
+    if (::mkdtemp(name.data()) == nullptr) return fail_errno("cannot make a temporary directory");
+    return ScratchDirectory(name);
+  }
+  ScratchDirectory(ScratchDirectory&& other) noexcept : name_(std::exchange(other.name_, {})) {}
+  ScratchDirectory& operator=(ScratchDirectory&&) = delete;
+  ~ScratchDirectory() {
+    std::error_code ignored;
+    if (!name_.empty()) std::filesystem::remove_all(name_, ignored);
+  }
+  [[nodiscard]] std::string file(const char* leaf) const { return name_ + "/" + leaf; }
+
+ private:
+  explicit ScratchDirectory(std::string name) : name_(std::move(name)) {}
+  std::string name_;
+};
+
+struct Count {
+  std::uint64_t packets;
+  double ns;
+};
+
+// What the receiver has counted by now, by its own clock.
+Result<Count> count_of(const BenchCase& what, const DriverEnd& driver, DeviceProcess& device) {
+  if (what.direction == Direction::kFromDriver) {
+    const auto reading = TRY(device.read());
+    return Count{reading.packets, static_cast<double>(reading.nanoseconds)};
+  }
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return Count{driver.received(), std::chrono::duration<double, std::nano>(now).count()};
+}
+
+std::string row_text(const BenchRow& row) {
+  return fmt::format("{:<12} {:<7} {:<9} {:<4} {:>6} {:>6} {:>9.2f} {:>8.2f} {:>8.1f} {:>8.0f} {:>7.0f}  {}\n",
+                     name_of(row.what.direction), row.what.packed ? "packed" : "split",
+                     row.what.in_order ? "in-order" : "any", row.what.mergeable ? "on" : "off",
+                     row.what.queues, row.what.size, row.mpps, row.gbits(), row.nanoseconds(),
+                     row.cycles, row.round_trip.mean_ns(), row.round_trip.state());
+}
+
+std::string heading() {
+  return fmt::format("{:<12} {:<7} {:<9} {:<4} {:>6} {:>6} {:>9} {:>8} {:>8} {:>8} {:>7}  {}\n", "CASE",
+                     "RING", "ORDER", "MRG", "QUEUES", "SIZE", "MPPS", "GBIT/S", "NS", "CYCLES",
+                     "RTT NS", "STATE");
+}
+
+}  // namespace
+
+Result<BenchRow> measure_pair(const BenchCase& what, const PairOptions& options) {
+  BenchRow row;
+  row.what = what;
+  row.round_trip.before_ns = TRY(round_trip_ns(options.device_core, options.driver_core));
+  const auto directory = TRY(ScratchDirectory::create());
+  const std::string socket = directory.file("pair.sock");
+  auto device = TRY(DeviceProcess::start({socket, what, options.device_core}));
+  DriverEndOptions driver_options;
+  driver_options.socket = socket;
+  driver_options.what = what;
+  driver_options.core = options.driver_core;
+  auto driver = TRY(DriverEnd::create(driver_options));
+  driver->go();
+  std::this_thread::sleep_for(kWarmUp);
+  const Count first = TRY(count_of(what, *driver, device));
+  std::this_thread::sleep_for(options.window);
+  const Count last = TRY(count_of(what, *driver, device));
+  row.device_path = TRY(device.read()).path;
+  row.driver_path = driver->path();
+  driver->stop();
+  if (const auto error = driver->error()) return std::unexpected(*error);
+  TRY(device.stop());
+  row.mpps = static_cast<double>(last.packets - first.packets) * 1e3 / (last.ns - first.ns);
+  row.cycles = row.nanoseconds() * ticks_per_ns();
+  row.round_trip.after_ns = TRY(round_trip_ns(options.device_core, options.driver_core));
+  return row;
+}
+
+int run_pair(const PairOptions& options) {
+  control::Json rows = control::Json::array();
+  if (!options.json && !print(heading())) return static_cast<int>(ExitCode::kFailure);
+  for (const BenchCase& what : options.cases) {
+    const auto row = measure_pair(what, options);
+    if (!row.has_value()) {
+      return report(ExitCode::kFailure, fmt::format("measure {}", name_of(what.direction)),
+                    describe(row.error()), "two cores that this process may use, and little load");
+    }
+    if (options.json) {
+      rows.push_back(row->json());
+    } else if (!print(row_text(*row))) {
+      return static_cast<int>(ExitCode::kFailure);
+    }
+  }
+  if (options.json && !print(control::Json{{"rows", rows}}.dump(2) + "\n")) {
+    return static_cast<int>(ExitCode::kFailure);
+  }
+  return static_cast<int>(ExitCode::kOk);
+}
+
+}  // namespace sluice::app

@@ -129,7 +129,7 @@ def many_queues(rundir, setup):
         guest.sh("ethtool -L eth0 combined 2")
     seen = traffic(pair, "-P 4")
     for name in ("vm0", "vm1"):
-        used = [queue["packets"] for queue in queues_of(pair.sluice, name, "transmitq")]
+        used = [queue["counters"]["packets"] for queue in queues_of(pair.sluice, name, "transmitq")]
         require(len(used) == 2 and all(used), f"{name}: packets by queue pair: {used}")
     for count in (1, 2, 1):
         pair.guests[0].sh(f"ethtool -L eth0 combined {count}")

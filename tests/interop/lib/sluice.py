@@ -40,7 +40,7 @@ class Totals:
     """The counters of all ports, one reading."""
 
     def __init__(self, document):
-        self.ports = {port["name"]: port for port in document["ports"]}
+        self.ports = {port["name"]: port for port in document["stats"]}
 
     def packets(self, name, direction):
         return self.ports[name][direction]["packets"]

@@ -28,15 +28,15 @@ struct PortView {
   std::string kind;        // "vhost-user", "generator", "sink".
   std::string path;        // Socket, if any.
   std::string role;        // "server", "client", or empty.
-  std::string state;       // "listening", "connecting", "connected", "running", "failed".
+  std::string state;       // "listening", "connecting", "connected", "running", "stopped".
   std::string last_error;  // What ended the last session or queue, in words; empty if nothing did.
   std::vector<std::string> features;           // Negotiated virtio features, by name.
   std::vector<std::string> protocol_features;  // Negotiated vhost-user protocol features.
-  std::string mac;         // Configured address; empty if none.
+  std::string mac;                             // Configured address; empty if none.
   std::uint16_t queue_pairs = 0;
   std::uint16_t mtu = 0;
-  std::uint64_t sessions = 0;        // Connections accepted or made so far.
-  std::uint64_t memory_bytes = 0;    // Shared by the front-end.
+  std::uint64_t sessions = 0;      // Connections accepted or made so far.
+  std::uint64_t memory_bytes = 0;  // Shared by the front-end.
   std::uint32_t memory_regions = 0;
 };
 
@@ -59,6 +59,7 @@ struct FdbEntry {
   MacAddress mac{};
   std::string port;
   std::uint32_t age_seconds = 0;
+  bool is_static = false;  // A port's configured address: neither ages nor moves.
 };
 
 struct WorkerView {
@@ -68,16 +69,30 @@ struct WorkerView {
   std::uint64_t iterations = 0;
   std::uint64_t busy_iterations = 0;  // Those that moved packets.
   std::uint64_t sleeps = 0;
-  std::vector<std::string> queues;    // "vm0:0", ...
+  std::vector<std::string> queues;  // "vm0:0", ...
+};
+
+/// What became of the packets of all workers. With the ports' counters this closes the account:
+/// switch/port.h says how.
+struct ForwardTotals {
+  std::uint64_t forwarded = 0;  // Packets that were offered to at least one port.
+  std::uint64_t offers = 0;     // Offers made: one per packet and receiving port.
+  std::uint64_t flooded = 0;    // Packets that were offered to every port that wants them.
 };
 
 class Fabric {
+  struct Passkey {};
+
  public:
   /// Errors: any of the configuration's values (kInvalidArgument, kExists for names or paths used
   /// twice) or the system's; `Error::text` names the field.
   [[nodiscard]] static Result<std::unique_ptr<Fabric>> create(const SwitchOptions& options);
+  struct Impl;
+  Fabric(Passkey, std::unique_ptr<Impl> impl);
   ~Fabric();
 
+  /// Starts the workers, once. Errors: kSystem; kInvalidArgument for a core that does not exist;
+  /// kWrongState.
   Status start();
   /// A descriptor that is readable when poll() has something to do (an epoll set).
   [[nodiscard]] int poll_fd() const;
@@ -90,13 +105,11 @@ class Fabric {
   [[nodiscard]] std::vector<PortStats> stats() const;
   [[nodiscard]] std::vector<QueueView> queues(const std::string& port) const;  // Empty: unknown.
   [[nodiscard]] std::vector<FdbEntry> fdb() const;
+  [[nodiscard]] ForwardTotals forwarding() const;
   [[nodiscard]] std::vector<WorkerView> workers() const;
   [[nodiscard]] const SwitchOptions& options() const;
 
-  struct Impl;
-
  private:
-  explicit Fabric(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
 

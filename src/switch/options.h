@@ -19,44 +19,44 @@ using MacAddress = std::array<std::byte, 6>;
 
 /// A vhost-user port: one virtio-net device, served to a driver over a Unix socket.
 struct VhostUserOptions {
-  std::string path;              // Of the socket.
-  std::string name;              // Unique; empty: the file name of `path` without ".sock".
-  std::uint16_t queues = 1;      // Queue pairs offered, 1..kQueuePairsMax.
-  bool client = false;           // Connect (again and again) instead of listening.
-  std::optional<MacAddress> mac; // Offered to the driver; frames from other sources are dropped.
-  bool offloads = true;          // Checksum and segmentation offloads.
-  std::uint16_t mtu = 65535;     // Largest payload towards the driver; below 65535 MTU is offered.
-  bool packed = true;            // Offer RING_PACKED, ...
-  bool in_order = true;          // ... IN_ORDER, ...
-  bool mrg_rxbuf = true;         // ... MRG_RXBUF, ...
-  bool event_idx = true;         // ... EVENT_IDX, ...
-  bool indirect = true;          // ... INDIRECT_DESC, ...
-  bool ring_reset = false;       // ... RING_RESET: only for drivers whose front-end tells us.
-  bool one_used_entry = false;   // Give back in-order transmit bursts with one used entry.
+  std::string path;               // Of the socket.
+  std::string name;               // Unique; empty: the file name of `path` without ".sock".
+  std::uint16_t queues = 1;       // Queue pairs offered, 1..kQueuePairsMax.
+  bool client = false;            // Connect (again and again) instead of listening.
+  std::optional<MacAddress> mac;  // Offered to the driver; frames from other sources are dropped.
+  bool offloads = true;           // Checksum and segmentation offloads.
+  std::uint16_t mtu = 65535;      // Largest payload towards the driver; below 65535 MTU is offered.
+  bool packed = true;             // Offer RING_PACKED, ...
+  bool in_order = true;           // ... IN_ORDER, ...
+  bool mrg_rxbuf = true;          // ... MRG_RXBUF, ...
+  bool event_idx = true;          // ... EVENT_IDX, ...
+  bool indirect = true;           // ... INDIRECT_DESC, ...
+  bool ring_reset = false;        // ... RING_RESET: only for drivers whose front-end tells us.
+  bool one_used_entry = false;    // Give back in-order transmit bursts with one used entry.
 };
 
 /// Makes frames (for benchmarks and tests): each receive() gives a burst of equal frames.
 struct GeneratorOptions {
   std::string name = "gen0";
   std::uint16_t queues = 1;
-  std::uint32_t size = 64;       // Frame bytes, 14..65549.
+  std::uint32_t size = 64;  // Frame bytes, 14..65549.
 };
 
 /// Takes and counts frames.
 struct SinkOptions {
   std::string name = "sink0";
-  bool touch = false;            // Read every payload byte (else only what delivery needs).
+  bool touch = false;  // Read every payload byte (else only what delivery needs).
 };
 
 struct WorkerOptions {
   std::uint16_t count = 1;
   PollMode poll = PollMode::kAdaptive;
-  std::vector<std::uint16_t> cores;          // Core of worker i; empty: not pinned.
-  std::chrono::microseconds spin{50};        // Adaptive: how long it spins before it sleeps.
+  std::vector<std::uint16_t> cores;    // Core of worker i; empty: not pinned.
+  std::chrono::microseconds spin{50};  // Adaptive: how long it spins before it sleeps.
 };
 
 struct BridgeOptions {
-  std::size_t table_size = 4096;             // MAC entries.
+  std::size_t table_size = 4096;  // MAC entries.
   std::chrono::seconds ageing{300};
 };
 

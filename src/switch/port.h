@@ -5,13 +5,23 @@
 // are queue pairs: receive side q of a vhost-user port is its transmitq 2q+1, transmit side q its
 // receiveq 2q.
 //
-// Threads: receive/release of one queue by the worker that owns it; transmit by any worker (the
-// port takes the queue's lock, and drops the burst as kQueueBusy if it is held); the rest by the
-// control thread.
+// Conservation (DESIGN rule 9; checked by tests/support/conservation.h). Every packet is counted
+// once per place it passes:
+//   - from_driver(q).packets counts what was taken from queue q. Each is then forwarded, or dropped
+//     there: a bad one by the path (kShortChain, kTooLong, kBadOffload), a good one by the port
+//     (kSourceFilter, kQueueDisabled) or the forwarder (kNoDestination, kSourceFilter).
+//   - A forwarded packet is offered to one port, a flooded one to several. Every offer ends in
+//     to_driver(q).packets, in to_driver(q).drops, or in refusals() if no queue could be taken.
+//
+// Threads: receive/release/arm/disarm of one queue by the worker that owns it; transmit by any
+// worker (the port takes the queue's lock, and drops the burst as kQueueBusy if it is held);
+// counters, ready() and refusals() by any; the rest by the control thread.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -19,7 +29,9 @@
 #include <vector>
 
 #include "base/strong.h"
+#include "base/unique_fd.h"
 #include "net/drop.h"
+#include "net/receive_filter.h"
 #include "packet/packet.h"
 
 namespace sluice::fabric {
@@ -28,21 +40,29 @@ using PortId = Strong<struct PortIdTag, std::uint16_t>;
 
 /// How a worker that wants to sleep is woken for one queue.
 struct WakeSource {
-  int fd = -1;            // Readable when there is work; -1 if the queue cannot wake anyone.
-  std::uint64_t generation = 0;  // Changes whenever `fd` does: register it anew.
+  std::shared_ptr<EventFd> event;  // Readable when there is work; null if nothing can wake.
+  std::uint64_t generation = 0;    // Changes whenever `event` does: register it anew.
+  bool must_poll = false;          // Running without an event: look again every millisecond.
 };
 
 /// What is shown of one queue (`sluice queue show`).
 struct QueueView {
-  std::string_view kind;   // "receiveq", "transmitq", ...
-  std::uint16_t index = 0; // Virtqueue index, as the specification numbers them.
-  std::string_view state;  // "stopped", "disabled", "running", "broken".
-  std::string_view path;   // Name of the chosen path; empty if not running.
+  std::string_view kind;    // "receiveq", "transmitq", ...
+  std::uint16_t index = 0;  // Virtqueue index, as the specification numbers them.
+  std::string_view state;   // "stopped", "disabled", "running", "broken".
+  std::string_view path;    // Name of the chosen path; empty if not running.
   std::uint32_t size = 0;
   std::uint16_t avail = 0;
   std::uint16_t used = 0;
-  std::string error;       // Why it broke, if it did.
+  std::string error;                                 // Why it broke, if it did.
   const net::DirectionCounters* counters = nullptr;  // Lives as long as the port.
+};
+
+/// Packets offered to a port that had no queue for them. Written by several workers at once,
+/// without any queue's lock, so these count with a locked instruction; they are off the fast path.
+struct Refusals {
+  std::atomic<std::uint64_t> not_ready{0};   // DropCause::kNotReady.
+  std::atomic<std::uint64_t> queue_busy{0};  // DropCause::kQueueBusy.
 };
 
 class Port {
@@ -67,10 +87,12 @@ class Port {
   /// The counters of packets that came in on / go out to the port, queue by queue.
   [[nodiscard]] virtual const net::DirectionCounters& from_driver(std::uint16_t q) const = 0;
   [[nodiscard]] virtual const net::DirectionCounters& to_driver(std::uint16_t q) const = 0;
-  /// For the forwarder, which drops on behalf of the port a packet came from. Worker of q only.
+  /// For the forwarder, which drops on behalf of the port a packet came from. Between receive(q)
+  /// and release(q) only.
   virtual net::DirectionCounters& from_driver(std::uint16_t q) = 0;
+  [[nodiscard]] virtual const Refusals& refusals() const = 0;
 
-  /// Before sleeping: asks to be woken for queue q. Returns true if there is work already.
+  /// Before sleeping: asks to be woken for queue q. Returns true if there may be work already.
   virtual bool arm(std::uint16_t q) = 0;
   /// After waking: no more wake-ups wanted; also drains the wake source.
   virtual void disarm(std::uint16_t q) = 0;
@@ -78,6 +100,8 @@ class Port {
 
   /// True if packets can leave by this port now (link up).
   [[nodiscard]] virtual bool ready() const = 0;
+  /// Which flooded packets the port wants, or null if all. Constant for the life of the port.
+  [[nodiscard]] virtual const net::ReceiveFilter* filter() const { return nullptr; }
   [[nodiscard]] virtual std::vector<QueueView> queues() const = 0;
 };
 

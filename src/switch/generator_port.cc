@@ -1,0 +1,124 @@
+// Building the generator's frames, and handing out views of them.
+#include "switch/generator_port.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "net/transport.h"
+
+namespace sluice::fabric {
+
+namespace {
+
+using packet::Packet;
+
+// An odd number of cache lines: frames a power of two apart would share few cache sets (DESIGN
+// section 4).
+std::size_t stride_of(std::uint32_t size) {
+  const std::size_t lines = (size + kCacheLine - 1) / kCacheLine;
+  return (lines | 1) * kCacheLine;
+}
+
+std::size_t frames_of(std::uint32_t size) {
+  return std::clamp<std::size_t>(GeneratorPort::kPoolBytes / stride_of(size), 8,
+                                 GeneratorPort::kFramesMax);
+}
+
+void put_be16(std::span<std::byte> out, std::size_t at, std::uint32_t value) {
+  out[at] = static_cast<std::byte>(value >> 8);
+  out[at + 1] = static_cast<std::byte>(value);
+}
+
+std::uint32_t header_sum(std::span<const std::byte> header) {
+  std::uint32_t sum = 0;
+  for (std::size_t i = 0; i + 1 < header.size(); i += 2) {
+    sum += std::to_integer<std::uint32_t>(header[i]) << 8;
+    sum += std::to_integer<std::uint32_t>(header[i + 1]);
+  }
+  while (sum >> 16 != 0) sum = (sum & 0xffff) + (sum >> 16);
+  return ~sum & 0xffff;
+}
+
+constexpr std::size_t kIpAt = 14;
+constexpr std::size_t kUdpAt = kIpAt + 20;
+constexpr std::size_t kPayloadAt = kUdpAt + 8;
+
+// IPv4 and UDP between addresses that RFC 2544 sets aside for benchmarks; UDP without checksum.
+void write_ip_udp(std::span<std::byte> frame) {
+  constexpr std::array<unsigned char, 20> kIp = {0x45, 0, 0,   0,  0, 0, 0,   0,  64, 17,
+                                                 0,    0, 198, 18, 0, 1, 198, 18, 0,  2};
+  std::memcpy(frame.data() + kIpAt, kIp.data(), kIp.size());
+  put_be16(frame, kIpAt + 2, static_cast<std::uint32_t>(frame.size() - kIpAt));
+  put_be16(frame, kIpAt + 10, header_sum(frame.subspan(kIpAt, kIp.size())));
+  put_be16(frame, kUdpAt, 9);
+  put_be16(frame, kUdpAt + 2, 9);  // "discard"
+  put_be16(frame, kUdpAt + 4, static_cast<std::uint32_t>(frame.size() - kUdpAt));
+}
+
+void write_frame(std::span<std::byte> frame, std::uint32_t number) {
+  constexpr std::array<unsigned char, 14> kEthernet = {0x02, 0,   0, 0, 0, 2,  // To.
+                                                       0x02, 0,   0, 0, 0, 1,  // From.
+                                                       0x88, 0xb5};            // Experimental.
+  std::memcpy(frame.data(), kEthernet.data(), kEthernet.size());
+  if (frame.size() < kPayloadAt) return;
+  put_be16(frame, 12, 0x0800);
+  write_ip_udp(frame);
+  if (frame.size() >= kPayloadAt + sizeof number) {
+    std::memcpy(frame.data() + kPayloadAt, &number, sizeof number);
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<GeneratorPort>> GeneratorPort::create(const GeneratorOptions& options) {
+  if (options.size < kSizeMin || options.size > kSizeMax) {
+    return fail(ErrorCode::kOutOfRange, "generator: size is outside 14..65549", options.size);
+  }
+  if (options.queues < 1 || options.queues > net::kQueuePairsMax) {
+    return fail(ErrorCode::kOutOfRange, "generator: queues is outside 1..127", options.queues);
+  }
+  auto pool =
+      TRY(memory::Mapping::create_private(frames_of(options.size) * stride_of(options.size)));
+  return std::make_unique<GeneratorPort>(Passkey{}, options, std::move(pool));
+}
+
+GeneratorPort::GeneratorPort(Passkey, const GeneratorOptions& options, memory::Mapping pool)
+    : name_(options.name),
+      size_(options.size),
+      pool_(std::move(pool)),
+      frames_(frames_of(options.size)),
+      queues_(options.queues),
+      swallow_(false, options.queues) {
+  for (std::size_t i = 0; i < frames_.size(); ++i) {
+    const auto bytes = pool_.bytes().subspan(i * stride_of(size_), size_);
+    write_frame(bytes, static_cast<std::uint32_t>(i));
+    Packet& packet = frames_[i];
+    packet = Packet{.data = bytes.data(),
+                    .length = size_,
+                    .first_length = size_,
+                    .more_first = 0,
+                    .more_count = 0,
+                    .offload = {},
+                    .head = {}};
+    std::memcpy(packet.head.data(), bytes.data(), std::min(packet::kHeadSize, bytes.size()));
+  }
+}
+
+std::size_t GeneratorPort::receive(std::uint16_t q, packet::Burst& burst) {
+  Queue& queue = queues_[q];
+  burst.clear();
+  std::size_t next = queue.next;
+  for (Packet& packet : burst.packets) {
+    packet = frames_[next];
+    if (++next == frames_.size()) next = 0;
+  }
+  queue.next = next;
+  burst.count = packet::kBurstMax;
+  queue.made.packets.add(packet::kBurstMax);
+  queue.made.bytes.add(std::uint64_t{size_} * packet::kBurstMax);
+  queue.made.bursts.add();
+  return packet::kBurstMax;
+}
+
+}  // namespace sluice::fabric

@@ -36,8 +36,9 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
     add_link_options(--ld-path=${SLUICE_LLD})
   endif()
 else()
-  # GCC 12 sees overflows in std::vector's own insert at -O3 where there are none.
-  add_compile_options(-Wno-stringop-overflow)
+  # GCC 12 sees overflows and overlaps in libstdc++ itself (vector::insert, string +) at -O3 where
+  # there are none.
+  add_compile_options(-Wno-stringop-overflow -Wno-restrict)
 endif()
 
 if(SLUICE_NATIVE)

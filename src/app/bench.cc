@@ -160,6 +160,7 @@ int run_driver(const Choice& choice) {
   options.socket = choice.socket;
   options.what = cases_of(choice).front();
   options.core = choice.core;
+  options.swap_addresses = true;
   options.mac = parse_mac(choice.mac, options.mac);
   options.peer_mac = parse_mac(choice.peer_mac, options.peer_mac);
   auto driver = DriverEnd::create(options);

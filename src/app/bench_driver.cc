@@ -167,6 +167,10 @@ void DriverEnd::echo(Pair& pair) {
   for (std::size_t i = 0; i < room; ++i) {
     out_[i].length = std::min(in_[i].length, out_[i].length);
     packet::copy_bytes(out_[i].data, in_[i].data, out_[i].length);
+    if (options_.swap_addresses) {
+      std::memcpy(out_[i].data, in_[i].data + 6, 6);
+      std::memcpy(out_[i].data + 6, in_[i].data, 6);
+    }
   }
   pair.receiveq.repost();
   pair.transmitq.submit(std::span(out_).first(room));

@@ -27,6 +27,7 @@ struct DriverEndOptions {
   net::MacAddress mac = {0x02, 0, 0, 0, 0, 0x01};       // Source of the frames sent.
   net::MacAddress peer_mac = {0x02, 0, 0, 0, 0, 0x02};  // Their destination.
   std::uint64_t limit = 0;   // Frames to send, then only receive; 0: no end.
+  bool swap_addresses = false;  // Loopback: send back to the sender, as a bridge needs it.
 };
 
 class DriverEnd {

@@ -91,8 +91,9 @@ void add_pair(CLI::App& bench, Action& action) {
       "processes on two cores, memory shared by descriptor.");
   add_ring_options(command, *choice);
   add_case_options(command, *choice);
-  command->add_option("--direction", choice->directions,
-                      "to-driver, from-driver, loopback; default all three")
+  command
+      ->add_option("--direction", choice->directions,
+                   "to-driver, from-driver, loopback; default all three")
       ->check(CLI::IsMember({"to-driver", "from-driver", "loopback"}));
   command->add_option("--seconds", choice->seconds, "Length of a window")
       ->check(CLI::Range(0.05, 60.0))
@@ -129,8 +130,7 @@ void add_device(CLI::App& bench, Action& action) {
   command->add_option("--direction", choice->directions, "to-driver, from-driver or loopback")
       ->check(CLI::IsMember({"to-driver", "from-driver", "loopback"}))
       ->expected(1);
-  command->add_option("--core", choice->core, "Core of the worker; -1: any")
-      ->capture_default_str();
+  command->add_option("--core", choice->core, "Core of the worker; -1: any")->capture_default_str();
   command->footer(
       "Ends when its standard input closes. For each line it reads it prints the packets received\n"
       "so far, the time in nanoseconds, and the path.\n\n"
@@ -201,9 +201,10 @@ void add_driver(CLI::App& bench, Action& action) {
   add_ring_options(command, *choice);
   add_case_options(command, *choice);
   command->add_option("--socket", choice->socket, "Unix socket to connect to")->required();
-  command->add_option("--direction", choice->directions,
-                      "to-driver (receive only), from-driver (send only), both, or loopback (send "
-                      "back what arrives)")
+  command
+      ->add_option("--direction", choice->directions,
+                   "to-driver (receive only), from-driver (send only), both, or loopback (send "
+                   "back what arrives)")
       ->check(CLI::IsMember({"to-driver", "from-driver", "loopback", "both"}))
       ->expected(1)
       ->capture_default_str();

@@ -42,7 +42,7 @@ struct BenchRow {
   BenchCase what;
   double mpps = 0;  // At the receiver; in loopback laps (one hop each way) a second.
   RoundTrip round_trip;
-  double cycles = 0;     // TSC cycles a packet.
+  double cycles = 0;  // TSC cycles a packet.
   std::string device_path;
   std::string driver_path;
 

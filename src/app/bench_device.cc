@@ -114,7 +114,8 @@ DeviceProcess::DeviceProcess(DeviceProcess&& other) noexcept
       output_(std::move(other.output_)),
       rest_(std::move(other.rest_)) {}
 DeviceProcess::~DeviceProcess() {
-  if (pid_ > 0) [[maybe_unused]] const Status stopped = stop();
+  if (pid_ > 0) [[maybe_unused]]
+    const Status stopped = stop();
 }
 
 Result<DeviceProcess> DeviceProcess::start(const DeviceEndOptions& options) {

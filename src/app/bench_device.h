@@ -1,5 +1,5 @@
-// The device's half of a benchmark: the ports and workers of `sluice run`, with a generator, a sink,
-// or the port itself behind the vhost-user port; as a process of its own.
+// The device's half of a benchmark: the ports and workers of `sluice run`, with a generator, a
+// sink, or the port itself behind the vhost-user port; as a process of its own.
 #pragma once
 
 #include <cstdint>

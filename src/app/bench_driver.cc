@@ -45,12 +45,15 @@ void pause_core() {
 
 }  // namespace
 
-DriverEnd::DriverEnd(const DriverEndOptions& options, std::unique_ptr<net::NetDriver> driver)
+DriverEnd::DriverEnd(Passkey, const DriverEndOptions& options,
+                     std::unique_ptr<net::NetDriver> driver)
     : options_(options), driver_(std::move(driver)) {
   build_frame();
 }
 
-DriverEnd::~DriverEnd() { stop(); }
+DriverEnd::~DriverEnd() {
+  stop();
+}
 
 Result<std::unique_ptr<DriverEnd>> DriverEnd::create(const DriverEndOptions& options) {
   vhost::FrontendSource::Options source_options;
@@ -59,7 +62,7 @@ Result<std::unique_ptr<DriverEnd>> DriverEnd::create(const DriverEndOptions& opt
   auto frontend = TRY(source.next(std::chrono::seconds(5)));
   auto driver = TRY(net::NetDriver::create(driver_options(options), std::move(frontend)));
   TRY(driver->start());
-  std::unique_ptr<DriverEnd> end(new DriverEnd(options, std::move(driver)));
+  auto end = std::make_unique<DriverEnd>(Passkey{}, options, std::move(driver));
   TRY(end->open_queues());
   return end;
 }
@@ -69,15 +72,16 @@ Status DriverEnd::open_queues() {
     const auto receiveq = TRY(driver_->queue(net::QueueIndex(static_cast<std::uint16_t>(2 * i))));
     const auto transmitq =
         TRY(driver_->queue(net::QueueIndex(static_cast<std::uint16_t>(2 * i + 1))));
-    pairs_.push_back({net::DriverReceiveQueue::make(receiveq),
-                      net::DriverTransmitQueue::make(transmitq)});
+    pairs_.push_back(
+        {net::DriverReceiveQueue::make(receiveq), net::DriverTransmitQueue::make(transmitq)});
   }
   return {};
 }
 
 void DriverEnd::go() {
   thread_ = std::thread([this] {
-    if (options_.core >= 0) [[maybe_unused]] const Status pinned = pin_to_core(options_.core);
+    if (options_.core >= 0) [[maybe_unused]]
+      const Status pinned = pin_to_core(options_.core);
     loop();
   });
 }
@@ -85,10 +89,13 @@ void DriverEnd::go() {
 void DriverEnd::stop() {
   stop_.store(true, std::memory_order_relaxed);
   if (thread_.joinable()) thread_.join();
-  if (driver_->running()) [[maybe_unused]] const Status stopped = driver_->stop();
+  if (driver_->running()) [[maybe_unused]]
+    const Status stopped = driver_->stop();
 }
 
-std::string DriverEnd::path() const { return std::string(pairs_.front().receiveq.name()); }
+std::string DriverEnd::path() const {
+  return std::string(pairs_.front().receiveq.name());
+}
 
 std::optional<Error> DriverEnd::error() const {
   for (const Pair& pair : pairs_) {
@@ -106,12 +113,36 @@ void DriverEnd::build_frame() {
   std::ranges::copy(options_.mac, bytes.begin() + 6);
   const auto ip_length = static_cast<std::uint16_t>(std::min(options_.what.size, 65'535U) - 14);
   const auto udp_length = static_cast<std::uint16_t>(ip_length - 20);
-  const std::array<std::uint8_t, 30> headers = {
-      0x08, 0x00,                                                        // IPv4
-      0x45, 0, static_cast<std::uint8_t>(ip_length >> 8), static_cast<std::uint8_t>(ip_length),
-      0, 0, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2,             // 10.0.0.1 to 10.0.0.2
-      0x10, 0, 0, 9, static_cast<std::uint8_t>(udp_length >> 8),
-      static_cast<std::uint8_t>(udp_length), 0, 0};                      // UDP, no checksum
+  const std::array<std::uint8_t, 30> headers = {0x08,
+                                                0x00,  // IPv4
+                                                0x45,
+                                                0,
+                                                static_cast<std::uint8_t>(ip_length >> 8),
+                                                static_cast<std::uint8_t>(ip_length),
+                                                0,
+                                                0,
+                                                0x40,
+                                                0,
+                                                64,
+                                                17,
+                                                0,
+                                                0,
+                                                10,
+                                                0,
+                                                0,
+                                                1,
+                                                10,
+                                                0,
+                                                0,
+                                                2,  // 10.0.0.1 to 10.0.0.2
+                                                0x10,
+                                                0,
+                                                0,
+                                                9,
+                                                static_cast<std::uint8_t>(udp_length >> 8),
+                                                static_cast<std::uint8_t>(udp_length),
+                                                0,
+                                                0};  // UDP, no checksum
   std::ranges::copy(headers, bytes.begin() + 12);
   std::memcpy(frame_.data(), bytes.data(), bytes.size());
 }

@@ -23,15 +23,18 @@ namespace sluice::app {
 struct DriverEndOptions {
   std::string socket;
   BenchCase what;
-  int core = -1;  // Not pinned if negative.
+  int core = -1;                                        // Not pinned if negative.
   net::MacAddress mac = {0x02, 0, 0, 0, 0, 0x01};       // Source of the frames sent.
   net::MacAddress peer_mac = {0x02, 0, 0, 0, 0, 0x02};  // Their destination.
-  std::uint64_t limit = 0;   // Frames to send, then only receive; 0: no end.
+  std::uint64_t limit = 0;      // Frames to send, then only receive; 0: no end.
   bool swap_addresses = false;  // Loopback: send back to the sender, as a bridge needs it.
 };
 
 class DriverEnd {
+  struct Passkey {};
+
  public:
+  DriverEnd(Passkey, const DriverEndOptions& options, std::unique_ptr<net::NetDriver> driver);
   /// Connects, negotiates exactly what.features(), starts the queues; the loop waits for go().
   /// Errors: kNotNegotiated if the device lacks a feature; those of NetDriver and Frontend.
   [[nodiscard]] static Result<std::unique_ptr<DriverEnd>> create(const DriverEndOptions& options);
@@ -54,7 +57,6 @@ class DriverEnd {
     net::DriverReceiveQueue receiveq;
     net::DriverTransmitQueue transmitq;
   };
-  DriverEnd(const DriverEndOptions& options, std::unique_ptr<net::NetDriver> driver);
   Status open_queues();
   void loop();
   void receive(Pair& pair);

@@ -62,17 +62,18 @@ Result<Count> count_of(const BenchCase& what, const DriverEnd& driver, DevicePro
 }
 
 std::string row_text(const BenchRow& row) {
-  return fmt::format("{:<12} {:<7} {:<9} {:<4} {:>6} {:>6} {:>9.2f} {:>8.2f} {:>8.1f} {:>8.0f} {:>7.0f}  {}\n",
-                     name_of(row.what.direction), row.what.packed ? "packed" : "split",
-                     row.what.in_order ? "in-order" : "any", row.what.mergeable ? "on" : "off",
-                     row.what.queues, row.what.size, row.mpps, row.gbits(), row.nanoseconds(),
-                     row.cycles, row.round_trip.mean_ns(), row.round_trip.state());
+  return fmt::format(
+      "{:<12} {:<7} {:<9} {:<4} {:>6} {:>6} {:>9.2f} {:>8.2f} {:>8.1f} {:>8.0f} {:>7.0f}  {}\n",
+      name_of(row.what.direction), row.what.packed ? "packed" : "split",
+      row.what.in_order ? "in-order" : "any", row.what.mergeable ? "on" : "off", row.what.queues,
+      row.what.size, row.mpps, row.gbits(), row.nanoseconds(), row.cycles, row.round_trip.mean_ns(),
+      row.round_trip.state());
 }
 
 std::string heading() {
-  return fmt::format("{:<12} {:<7} {:<9} {:<4} {:>6} {:>6} {:>9} {:>8} {:>8} {:>8} {:>7}  {}\n", "CASE",
-                     "RING", "ORDER", "MRG", "QUEUES", "SIZE", "MPPS", "GBIT/S", "NS", "CYCLES",
-                     "RTT NS", "STATE");
+  return fmt::format("{:<12} {:<7} {:<9} {:<4} {:>6} {:>6} {:>9} {:>8} {:>8} {:>8} {:>7}  {}\n",
+                     "CASE", "RING", "ORDER", "MRG", "QUEUES", "SIZE", "MPPS", "GBIT/S", "NS",
+                     "CYCLES", "RTT NS", "STATE");
 }
 
 }  // namespace

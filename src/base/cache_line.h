@@ -8,7 +8,9 @@ namespace sluice {
 inline constexpr std::size_t kCacheLine = 64;
 
 /// Asks for the line of `address` to be read soon. Harmless for any address.
-inline void prefetch_for_read(const void* address) { __builtin_prefetch(address, 0, 3); }
+inline void prefetch_for_read(const void* address) {
+  __builtin_prefetch(address, 0, 3);
+}
 /// The same for a line that will be written: asks for it exclusively, so that the store after it
 /// costs one transfer between cores instead of two.
 inline void prefetch_for_write(const void* address) {

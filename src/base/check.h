@@ -7,7 +7,7 @@
 namespace sluice::detail {
 
 [[noreturn, gnu::cold, gnu::noinline]] inline void check_failed(const char* text, const char* file,
-                                                                 int line) {
+                                                                int line) {
   std::fprintf(stderr, "sluice: broken invariant at %s:%d: %s\n", file, line, text);
   std::abort();
 }
@@ -15,9 +15,9 @@ namespace sluice::detail {
 }  // namespace sluice::detail
 
 // CHECK(condition, "what must hold"): for bugs of ours only; input from outside gets an Error.
-#define CHECK(condition, text)                                            \
-  do {                                                                    \
-    if (!(condition)) [[unlikely]] {                                      \
-      ::sluice::detail::check_failed((text), __FILE__, __LINE__);         \
-    }                                                                     \
+#define CHECK(condition, text)                                    \
+  do {                                                            \
+    if (!(condition)) [[unlikely]] {                              \
+      ::sluice::detail::check_failed((text), __FILE__, __LINE__); \
+    }                                                             \
   } while (false)

@@ -40,7 +40,9 @@ std::unique_ptr<Impl> make_impl(const DriverQueueStart& start) {
                   : std::make_unique<Impl>(std::type_identity<Queue<SplitAny>>{}, start);
 }
 
-std::optional<Error> error_of(const auto& queue) { return queue.ring().error(); }
+std::optional<Error> error_of(const auto& queue) {
+  return queue.ring().error();
+}
 
 }  // namespace
 
@@ -70,13 +72,15 @@ std::size_t DriverTransmitQueue::outstanding() const {
   return std::visit([](const auto& queue) { return queue.ring().outstanding(); }, impl_->queue);
 }
 const DriverCounters& DriverTransmitQueue::counters() const {
-  return std::visit(
-      [](const auto& queue) -> const DriverCounters& { return queue.counters(); }, impl_->queue);
+  return std::visit([](const auto& queue) -> const DriverCounters& { return queue.counters(); },
+                    impl_->queue);
 }
 std::optional<Error> DriverTransmitQueue::error() const {
   return std::visit([](const auto& queue) { return error_of(queue); }, impl_->queue);
 }
-std::string_view DriverTransmitQueue::name() const { return kNames[impl_->queue.index()]; }
+std::string_view DriverTransmitQueue::name() const {
+  return kNames[impl_->queue.index()];
+}
 
 struct DriverReceiveQueue::Impl {
   template <class Queue>
@@ -110,12 +114,14 @@ std::size_t DriverReceiveQueue::outstanding() const {
   return std::visit([](const auto& queue) { return queue.ring().outstanding(); }, impl_->queue);
 }
 const DriverCounters& DriverReceiveQueue::counters() const {
-  return std::visit(
-      [](const auto& queue) -> const DriverCounters& { return queue.counters(); }, impl_->queue);
+  return std::visit([](const auto& queue) -> const DriverCounters& { return queue.counters(); },
+                    impl_->queue);
 }
 std::optional<Error> DriverReceiveQueue::error() const {
   return std::visit([](const auto& queue) { return error_of(queue); }, impl_->queue);
 }
-std::string_view DriverReceiveQueue::name() const { return kNames[impl_->queue.index()]; }
+std::string_view DriverReceiveQueue::name() const {
+  return kNames[impl_->queue.index()];
+}
 
 }  // namespace sluice::net

@@ -28,11 +28,11 @@ namespace sluice::net {
 
 /// A frame in a driver's buffer.
 struct DriverFrame {
-  std::byte* data;             // First byte of the frame (behind the virtio header).
-  std::uint32_t length;        // Transmit: capacity on reserve(), set to the frame's length.
-  std::uint32_t token;         // The buffer's number.
-  packet::Offload offload;     // Marks: to send with (transmit), or as received.
-  std::uint16_t continues;     // Receive: how many of the next frames belong to this packet too.
+  std::byte* data;          // First byte of the frame (behind the virtio header).
+  std::uint32_t length;     // Transmit: capacity on reserve(), set to the frame's length.
+  std::uint32_t token;      // The buffer's number.
+  packet::Offload offload;  // Marks: to send with (transmit), or as received.
+  std::uint16_t continues;  // Receive: how many of the next frames belong to this packet too.
 };
 
 struct DriverCounters {

@@ -28,8 +28,8 @@ class DriverReceiveRing {
         mergeable_(start.features.has(virtio::Feature::kMrgRxbuf)) {
     ring_.set_interrupts(false);
     for (std::uint32_t first = 0; first < start.ring.size;) {
-      const auto count =
-          static_cast<std::uint32_t>(std::min<std::size_t>(kDriverBurstMax, start.ring.size - first));
+      const auto count = static_cast<std::uint32_t>(
+          std::min<std::size_t>(kDriverBurstMax, start.ring.size - first));
       for (std::uint32_t i = 0; i < count; ++i) collected_[i].token = first + i;
       held_ = count;
       repost();
@@ -64,8 +64,8 @@ class DriverReceiveRing {
   void repost() {
     if (held_ == 0) return;
     for (std::size_t i = 0; i < held_; ++i) {
-      segments_[i] = {address(collected_[i].token),
-                      static_cast<std::uint32_t>(start_.buffer_size), true};
+      segments_[i] = {address(collected_[i].token), static_cast<std::uint32_t>(start_.buffer_size),
+                      true};
       offers_[i] = {std::span<const virtio::OfferSegment>(&segments_[i], 1), collected_[i].token};
     }
     ring_.offer(std::span<const virtio::Offer>(offers_).first(held_));
@@ -90,8 +90,10 @@ class DriverReceiveRing {
     frame.data = start + header_size_;
     frame.length = written > header_size_ ? written - header_size_ : 0;
     frame.continues = 0;
-    if (written < header_size_) [[unlikely]] counters_.bad_headers.add();
-    if (!mergeable_ || header.num_buffers == 1) [[likely]] return;
+    if (written < header_size_) [[unlikely]]
+      counters_.bad_headers.add();
+    if (!mergeable_ || header.num_buffers == 1) [[likely]]
+      return;
     // NET-09: a packet cannot take more buffers than there are.
     if (header.num_buffers == 0 || header.num_buffers > start_.ring.size) {
       counters_.bad_headers.add();

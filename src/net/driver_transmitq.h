@@ -57,7 +57,8 @@ class DriverTransmitRing {
     std::uint64_t bytes = 0;
     for (std::size_t i = 0; i < frames.size(); ++i) {
       const DriverFrame& frame = frames[i];
-      if (!frame.offload.none() || marked_any_) [[unlikely]] write_marks(frame);
+      if (!frame.offload.none() || marked_any_) [[unlikely]]
+        write_marks(frame);
       const std::uint32_t length = std::min(frame.length, capacity_);
       segments_[i] = {address(frame.token), header_size_ + length, false};
       offers_[i] = {std::span<const virtio::OfferSegment>(&segments_[i], 1), frame.token};

@@ -21,17 +21,14 @@ using SplitInOrder = virtio::SplitDeviceRing<Order::kInOrder>;
 using PackedAny = virtio::PackedDeviceRing<Order::kAny>;
 using PackedInOrder = virtio::PackedDeviceRing<Order::kInOrder>;
 
-using TransmitVariant =
-    std::variant<TransmitQueue<SplitAny>, TransmitQueue<SplitInOrder>, TransmitQueue<PackedAny>,
-                 TransmitQueue<PackedInOrder>>;
-using ReceiveVariant = std::variant<ReceiveQueue<SplitAny, RxBuffers::kSingle>,
-                                    ReceiveQueue<SplitAny, RxBuffers::kMergeable>,
-                                    ReceiveQueue<SplitInOrder, RxBuffers::kSingle>,
-                                    ReceiveQueue<SplitInOrder, RxBuffers::kMergeable>,
-                                    ReceiveQueue<PackedAny, RxBuffers::kSingle>,
-                                    ReceiveQueue<PackedAny, RxBuffers::kMergeable>,
-                                    ReceiveQueue<PackedInOrder, RxBuffers::kSingle>,
-                                    ReceiveQueue<PackedInOrder, RxBuffers::kMergeable>>;
+using TransmitVariant = std::variant<TransmitQueue<SplitAny>, TransmitQueue<SplitInOrder>,
+                                     TransmitQueue<PackedAny>, TransmitQueue<PackedInOrder>>;
+using ReceiveVariant = std::variant<
+    ReceiveQueue<SplitAny, RxBuffers::kSingle>, ReceiveQueue<SplitAny, RxBuffers::kMergeable>,
+    ReceiveQueue<SplitInOrder, RxBuffers::kSingle>,
+    ReceiveQueue<SplitInOrder, RxBuffers::kMergeable>, ReceiveQueue<PackedAny, RxBuffers::kSingle>,
+    ReceiveQueue<PackedAny, RxBuffers::kMergeable>, ReceiveQueue<PackedInOrder, RxBuffers::kSingle>,
+    ReceiveQueue<PackedInOrder, RxBuffers::kMergeable>>;
 
 constexpr std::array<std::string_view, 4> kTransmitNames = {"split", "split in-order", "packed",
                                                             "packed in-order"};
@@ -50,7 +47,9 @@ auto with_ring(const virtio::FeatureSet& features, Make make) {
   return in_order ? make(std::type_identity<SplitInOrder>{}) : make(std::type_identity<SplitAny>{});
 }
 
-std::optional<Error> error_of(const auto& queue) { return queue.ring().error(); }
+std::optional<Error> error_of(const auto& queue) {
+  return queue.ring().error();
+}
 
 }  // namespace
 
@@ -70,11 +69,10 @@ TransmitPath::TransmitPath(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) 
 
 TransmitPath TransmitPath::make(const QueueStart& start, const QueueOptions& options,
                                 DirectionCounters& counters) {
-  return TransmitPath(
-      with_ring(start.features, [&]<class Ring>(std::type_identity<Ring>) {
-        return std::make_unique<Impl>(std::type_identity<TransmitQueue<Ring>>{}, start, options,
-                                      counters);
-      }));
+  return TransmitPath(with_ring(start.features, [&]<class Ring>(std::type_identity<Ring>) {
+    return std::make_unique<Impl>(std::type_identity<TransmitQueue<Ring>>{}, start, options,
+                                  counters);
+  }));
 }
 
 std::size_t TransmitPath::take(packet::Burst& burst, std::size_t max) {
@@ -98,7 +96,9 @@ virtio::RingPosition TransmitPath::position() const {
 std::optional<Error> TransmitPath::error() const {
   return std::visit([](const auto& queue) { return error_of(queue); }, impl_->queue);
 }
-std::string_view TransmitPath::name() const { return kTransmitNames[impl_->queue.index()]; }
+std::string_view TransmitPath::name() const {
+  return kTransmitNames[impl_->queue.index()];
+}
 
 struct ReceivePath::Impl {
   template <class Queue>
@@ -144,6 +144,8 @@ virtio::RingPosition ReceivePath::position() const {
 std::optional<Error> ReceivePath::error() const {
   return std::visit([](const auto& queue) { return error_of(queue); }, impl_->queue);
 }
-std::string_view ReceivePath::name() const { return kReceiveNames[impl_->queue.index()]; }
+std::string_view ReceivePath::name() const {
+  return kReceiveNames[impl_->queue.index()];
+}
 
 }  // namespace sluice::net

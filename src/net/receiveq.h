@@ -157,7 +157,8 @@ class ReceiveQueue {
   }
 
   // Scatters one frame over one buffer, or several if merging was negotiated.
-  [[gnu::cold, gnu::noinline]] bool place(const packet::Burst& burst, const packet::Packet& packet) {
+  [[gnu::cold, gnu::noinline]] bool place(const packet::Burst& burst,
+                                          const packet::Packet& packet) {
     const std::uint64_t needed = std::uint64_t{header_size_} + packet.length;
     std::uint64_t room = 0;
     std::size_t buffers = 0;
@@ -226,7 +227,8 @@ class ReceiveQueue {
 
   // Gives back what is filled, in the portions the ring takes.
   void flush() {
-    if (start_.log != nullptr) [[unlikely]] log_written();
+    if (start_.log != nullptr) [[unlikely]]
+      log_written();
     const auto filled = std::span<const virtio::Chain>(chains_).first(done_);
     for (std::size_t i = 0; i < filled.size(); i += virtio::kTakeMax) {
       ring_.give_back(filled.subspan(i, std::min(virtio::kTakeMax, filled.size() - i)), false);

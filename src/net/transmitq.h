@@ -61,7 +61,8 @@ class TransmitQueue {
       }
       // The copies must not be read from guest memory again (SPL-16).
       std::atomic_signal_fence(std::memory_order_seq_cst);
-      if (!packet.offload.none() && !accept_offload(packet)) [[unlikely]] continue;
+      if (!packet.offload.none() && !accept_offload(packet)) [[unlikely]]
+        continue;
       bytes += packet.length;
       ++burst.count;
     }

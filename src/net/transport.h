@@ -43,7 +43,7 @@ struct QueueStart {
   std::shared_ptr<void> keep_alive;                   // E.g. the used-position record's mapping.
   std::shared_ptr<EventFd> kick;                      // Null: the driver never kicks, poll.
   std::shared_ptr<Notifier> call;                     // Null: the driver polls.
-  std::shared_ptr<Notifier> error;                    // Told once when the ring breaks. May be null.
+  std::shared_ptr<Notifier> error;  // Told once when the ring breaks. May be null.
 };
 
 /// The device that a transport serves. Ring states are the transport's business (vhost-user,

@@ -4,8 +4,9 @@
 // straddle two regions, and everything a hostile driver can write. A chain of one plain descriptor
 // inside one region never comes here.
 //
-// Bounds: hops by the queue size (direct) or kChainSegmentsMax (indirect; Linux builds tables longer
-// than a small queue), segments by kChainSegmentsMax, bytes by 2^32 - 1 (SPL-02, SPL-03, IND-05).
+// Bounds: hops by the queue size (direct) or kChainSegmentsMax (indirect; Linux builds tables
+// longer than a small queue), segments by kChainSegmentsMax, bytes by 2^32 - 1 (SPL-02, SPL-03,
+// IND-05).
 #pragma once
 
 #include <array>

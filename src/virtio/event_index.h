@@ -5,8 +5,8 @@
 
 namespace sluice::virtio {
 
-/// Split ring: true if `event` lies in (old_index, new_index] modulo 2^16, i.e. the other side asked to be told
-/// when the entry `event` is passed. Spec: virtio 1.3, 2.7.7.1, 2.7.7.2 (EVI-03).
+/// Split ring: true if `event` lies in (old_index, new_index] modulo 2^16, i.e. the other side
+/// asked to be told when the entry `event` is passed. Spec: virtio 1.3, 2.7.7.1, 2.7.7.2 (EVI-03).
 [[nodiscard]] constexpr bool split_event_passed(std::uint16_t event, std::uint16_t new_index,
                                                 std::uint16_t old_index) {
   return static_cast<std::uint16_t>(new_index - event - 1) <

@@ -77,12 +77,13 @@ class PackedDeviceRing {
 
   void give_back(std::span<const Chain> done, bool one_entry) {
     if (done.empty()) return;
-    // Spec: virtio 1.3, 2.8.18: one descriptor for the batch, with the id of its last buffer, in the
-    // slot of its first one, then on past all of them (ORD-04).
+    // Spec: virtio 1.3, 2.8.18: one descriptor for the batch, with the id of its last buffer, in
+    // the slot of its first one, then on past all of them (ORD-04).
     bool single = false;
     if constexpr (kOrder == Order::kInOrder) single = one_entry && done.size() > 1;
     if (config_.used_record != nullptr) record_batch(done, single);
-    if (config_.log != nullptr) [[unlikely]] log_used(done, single);
+    if (config_.log != nullptr) [[unlikely]]
+      log_used(done, single);
     PackedPosition end = used_;
     end.advance(done.front().slots, layout_.size());
     std::uint32_t slots = done.front().slots;
@@ -114,7 +115,8 @@ class PackedDeviceRing {
     PackedLayout::Event event{avail_.encode(), kRingEventFlagsDisable};
     if (wanted) event.flags = config_.event_idx ? kRingEventFlagsDesc : kRingEventFlagsEnable;
     layout_.set_device_event(event);
-    if (config_.log != nullptr) [[unlikely]] log_bytes(config_.device_area, 4);
+    if (config_.log != nullptr) [[unlikely]]
+      log_bytes(config_.device_area, 4);
     memory::full_barrier();  // F: the caller looks at the ring again now (EVI-05).
   }
 

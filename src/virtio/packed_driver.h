@@ -115,7 +115,8 @@ class PackedDriverRing {
 
   [[nodiscard]] bool has_used() const {
     return !error_ && outstanding_ > 0 &&
-           (batch_pending_ || PackedLayout::is_used(layout_.read_flags(used_.slot()), used_.wrap()));
+           (batch_pending_ ||
+            PackedLayout::is_used(layout_.read_flags(used_.slot()), used_.wrap()));
   }
   [[nodiscard]] std::size_t free_slots() const { return free_; }
   [[nodiscard]] std::size_t outstanding() const { return outstanding_; }
@@ -142,9 +143,9 @@ class PackedDriverRing {
         addresses_[avail_.slot()] = segment.address;
         layout_.write_address(avail_.slot(), segment.address);
       }
-      const auto flags = static_cast<std::uint16_t>(PackedLayout::avail_bits(avail_.wrap()) |
-                                                    (last ? 0 : kDescNext) |
-                                                    (segment.writable ? kDescWrite : 0));
+      const auto flags =
+          static_cast<std::uint16_t>(PackedLayout::avail_bits(avail_.wrap()) |
+                                     (last ? 0 : kDescNext) | (segment.writable ? kDescWrite : 0));
       const PackedTail tail{.len = segment.length, .id = id, .flags = flags};
       if (i == 0) {
         head = tail;

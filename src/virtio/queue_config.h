@@ -1,4 +1,4 @@
-// QueueConfig: what a front-end says of a ring before it runs, and the check that makes it runnable.
+// QueueConfig: what a front-end says of a ring before it runs, and the check that lets it run.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@
 namespace sluice::virtio {
 
 struct QueueConfig {
-  std::uint32_t size = 0;                 // Entries.
-  memory::UserAddress descriptors;        // Descriptor table / ring.
-  memory::UserAddress driver_area;        // Avail ring / driver event suppression.
-  memory::UserAddress device_area;        // Used ring / device event suppression.
+  std::uint32_t size = 0;           // Entries.
+  memory::UserAddress descriptors;  // Descriptor table / ring.
+  memory::UserAddress driver_area;  // Avail ring / driver event suppression.
+  memory::UserAddress device_area;  // Used ring / device event suppression.
   RingPosition position;
 
   /// Bytes of the three areas for a ring of `size` entries.

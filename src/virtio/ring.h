@@ -53,11 +53,11 @@ struct SegmentArena {
 struct Chain {
   std::byte* data;
   std::uint32_t length;
-  std::uint32_t written;        // Set by the taker before give_back(): bytes written (2.7.8.2).
-  std::uint16_t id;             // Split: head index. Packed: buffer id. Hostile as an index.
-  std::uint16_t slots;          // Ring entries it takes: split 1, packed its descriptors.
-  std::uint16_t first_segment;  // In the arena; only if segment_count > 1.
-  std::uint16_t segment_count;  // 0 if all descriptors were empty.
+  std::uint32_t written;         // Set by the taker before give_back(): bytes written (2.7.8.2).
+  std::uint16_t id;              // Split: head index. Packed: buffer id. Hostile as an index.
+  std::uint16_t slots;           // Ring entries it takes: split 1, packed its descriptors.
+  std::uint16_t first_segment;   // In the arena; only if segment_count > 1.
+  std::uint16_t segment_count;   // 0 if all descriptors were empty.
   std::uint16_t readable_count;  // How many segments are device-readable; the rest is writable.
 
   /// All segments, first one included.
@@ -79,17 +79,17 @@ inline constexpr std::uint16_t kPackedStart = 0x8000;  // Slot 0, wrap counter 1
 /// (QueueConfig); they stay valid as long as the GuestMemory that the caller holds.
 struct RingConfig {
   std::uint32_t size = 0;
-  std::byte* descriptors = nullptr;   // Descriptor table / descriptor ring.
-  std::byte* driver_area = nullptr;   // Avail ring / driver event suppression.
-  std::byte* device_area = nullptr;   // Used ring / device event suppression.
+  std::byte* descriptors = nullptr;  // Descriptor table / descriptor ring.
+  std::byte* driver_area = nullptr;  // Avail ring / driver event suppression.
+  std::byte* device_area = nullptr;  // Used ring / device event suppression.
   RingPosition position;
   bool event_idx = false;
   bool indirect = false;
   // Device side only:
-  UsedPositionRecord* used_record = nullptr;      // Packed; null if nobody wants it.
-  const memory::DirtyLog* log = nullptr;          // Null unless VHOST_F_LOG_ALL.
-  const memory::GuestMemory* memory = nullptr;    // For the log.
-  std::optional<memory::GuestAddress> log_used;   // Split: where used-ring writes are logged.
+  UsedPositionRecord* used_record = nullptr;     // Packed; null if nobody wants it.
+  const memory::DirtyLog* log = nullptr;         // Null unless VHOST_F_LOG_ALL.
+  const memory::GuestMemory* memory = nullptr;   // For the log.
+  std::optional<memory::GuestAddress> log_used;  // Split: where used-ring writes are logged.
 };
 
 /// Counters of things a device tolerates although the driver should not do them.
@@ -99,25 +99,26 @@ struct RingOddities {
 
 /// Contract of the device side. Threads: the holder of the queue only.
 template <class R>
-concept DeviceRing = requires(R ring, const R& view, const memory::GuestMemory& memory,
-                              std::span<Chain> out, std::span<const Chain> done,
-                              SegmentArena& arena) {
-  // Takes up to out.size() (<= kTakeMax) chains; fewer if the arena fills up.
-  { ring.take(memory, out, arena) } -> std::same_as<std::size_t>;
-  // Puts the LAST chains taken back, as if never taken. `done` is a tail of what was taken.
-  { ring.untake(done) } -> std::same_as<void>;
-  // Gives back the FIRST chains held (<= kTakeMax), in the order taken. With `one_entry` (in order only, all
-  // buffers read-only or exactly full; ORD-03..05) a single used entry stands for all.
-  { ring.give_back(done, true) } -> std::same_as<void>;
-  // Must the driver be interrupted for what was given back since the last true? Full barrier.
-  { ring.should_notify() } -> std::same_as<bool>;
-  // Wish to be kicked, or not. After turning it on, look at has_work() again (EVI-05).
-  { ring.set_kicks(true) } -> std::same_as<void>;
-  { view.has_work() } -> std::same_as<bool>;
-  { view.position() } -> std::same_as<RingPosition>;
-  { view.held() } -> std::same_as<std::size_t>;
-  { view.error() } -> std::same_as<const std::optional<Error>&>;
-};
+concept DeviceRing =
+    requires(R ring, const R& view, const memory::GuestMemory& memory, std::span<Chain> out,
+             std::span<const Chain> done, SegmentArena& arena) {
+      // Takes up to out.size() (<= kTakeMax) chains; fewer if the arena fills up.
+      { ring.take(memory, out, arena) } -> std::same_as<std::size_t>;
+      // Puts the LAST chains taken back, as if never taken. `done` is a tail of what was taken.
+      { ring.untake(done) } -> std::same_as<void>;
+      // Gives back the FIRST chains held (<= kTakeMax), in the order taken. With `one_entry` (in
+      // order only, all buffers read-only or exactly full; ORD-03..05) a single used entry stands
+      // for all.
+      { ring.give_back(done, true) } -> std::same_as<void>;
+      // Must the driver be interrupted for what was given back since the last true? Full barrier.
+      { ring.should_notify() } -> std::same_as<bool>;
+      // Wish to be kicked, or not. After turning it on, look at has_work() again (EVI-05).
+      { ring.set_kicks(true) } -> std::same_as<void>;
+      { view.has_work() } -> std::same_as<bool>;
+      { view.position() } -> std::same_as<RingPosition>;
+      { view.held() } -> std::same_as<std::size_t>;
+      { view.error() } -> std::same_as<const std::optional<Error>&>;
+    };
 
 /// A buffer the driver offers: one descriptor each, readable first. Addresses are what the device
 /// understands (guest-physical for vhost-user).
@@ -139,17 +140,17 @@ struct Collected {
 
 /// Contract of the driver side. The device is hostile: ids, lengths and counts are checked.
 template <class R>
-concept DriverRing = requires(R ring, const R& view, std::span<const Offer> offers,
-                              std::span<Collected> out) {
-  // Makes as many as fit available, in order, and publishes once. Returns how many.
-  { ring.offer(offers) } -> std::same_as<std::size_t>;
-  { ring.collect(out) } -> std::same_as<std::size_t>;
-  { ring.should_notify() } -> std::same_as<bool>;       // Must the device be kicked?
-  { ring.set_interrupts(true) } -> std::same_as<void>;
-  { view.has_used() } -> std::same_as<bool>;
-  { view.free_slots() } -> std::same_as<std::size_t>;
-  { view.outstanding() } -> std::same_as<std::size_t>;  // Buffers offered, not yet collected.
-  { view.error() } -> std::same_as<const std::optional<Error>&>;
-};
+concept DriverRing =
+    requires(R ring, const R& view, std::span<const Offer> offers, std::span<Collected> out) {
+      // Makes as many as fit available, in order, and publishes once. Returns how many.
+      { ring.offer(offers) } -> std::same_as<std::size_t>;
+      { ring.collect(out) } -> std::same_as<std::size_t>;
+      { ring.should_notify() } -> std::same_as<bool>;  // Must the device be kicked?
+      { ring.set_interrupts(true) } -> std::same_as<void>;
+      { view.has_used() } -> std::same_as<bool>;
+      { view.free_slots() } -> std::same_as<std::size_t>;
+      { view.outstanding() } -> std::same_as<std::size_t>;  // Buffers offered, not yet collected.
+      { view.error() } -> std::same_as<const std::optional<Error>&>;
+    };
 
 }  // namespace sluice::virtio

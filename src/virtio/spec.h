@@ -93,7 +93,7 @@ enum class Feature : std::uint8_t {
   kMq = 22,
   kCtrlMacAddr = 23,
   kNotifyOnEmpty = 24,
-  kLogAll = 26,            // VHOST_F_LOG_ALL
+  kLogAll = 26,  // VHOST_F_LOG_ALL
   kAnyLayout = 27,
   kIndirectDesc = 28,
   kEventIdx = 29,
@@ -133,7 +133,7 @@ inline constexpr std::uint8_t kHdrDataValid = 2;
 inline constexpr std::uint8_t kHdrRscInfo = 4;
 inline constexpr std::uint8_t kGsoNone = 0;
 inline constexpr std::uint8_t kGsoTcpv4 = 1;
-inline constexpr std::uint8_t kGsoUdp = 3;    // UFO
+inline constexpr std::uint8_t kGsoUdp = 3;  // UFO
 inline constexpr std::uint8_t kGsoTcpv6 = 4;
 inline constexpr std::uint8_t kGsoUdpL4 = 5;  // USO
 inline constexpr std::uint8_t kGsoEcn = 0x80;

@@ -61,7 +61,8 @@ class SplitDeviceRing {
         chain.written = 0;
         chain.segment_count = 1;
         chain.readable_count = (descriptor.flags & kDescWrite) == 0 ? 1 : 0;
-        if (chain.data != nullptr) [[likely]] continue;
+        if (chain.data != nullptr) [[likely]]
+          continue;
       }
       if (!take_slow(memory, descriptor, chain, arena)) break;
     }
@@ -89,7 +90,8 @@ class SplitDeviceRing {
       }
     }
     used_idx_ = static_cast<std::uint16_t>(first + done.size());
-    if (config_.log != nullptr) [[unlikely]] log_used(first, done.size());
+    if (config_.log != nullptr) [[unlikely]]
+      log_used(first, done.size());
     layout_.used_idx().store_release(used_idx_);  // C, pairs with D
   }
 
@@ -113,7 +115,8 @@ class SplitDeviceRing {
     } else {
       layout_.used_flags().store_relaxed(wanted ? 0 : kUsedNoNotify);
     }
-    if (config_.log != nullptr) [[unlikely]] log_event();
+    if (config_.log != nullptr) [[unlikely]]
+      log_event();
     memory::full_barrier();  // F: the caller looks at the ring again now (EVI-05).
   }
 

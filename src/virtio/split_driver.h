@@ -7,8 +7,8 @@
 // avail.idx moves.
 //
 // Invariants: free_slots() + slots of outstanding chains = size. A chain's private record (token,
-// slots, writable bytes) lives at its head's index. The device is hostile: an id must be the head of
-// an outstanding chain, an index may not run past what was offered (SPL-13, ORD-06).
+// slots, writable bytes) lives at its head's index. The device is hostile: an id must be the head
+// of an outstanding chain, an index may not run past what was offered (SPL-13, ORD-06).
 #pragma once
 
 #include <algorithm>
@@ -116,8 +116,8 @@ class SplitDriverRing {
   void set_interrupts(bool wanted) {
     if (config_.event_idx) {
       // A used_event just behind us is the farthest away: one interrupt in 65,536 buffers.
-      layout_.used_event().store_relaxed(
-          wanted ? used_idx_ : static_cast<std::uint16_t>(used_idx_ - 1));
+      layout_.used_event().store_relaxed(wanted ? used_idx_
+                                                : static_cast<std::uint16_t>(used_idx_ - 1));
     } else {
       layout_.avail_flags().store_relaxed(wanted ? 0 : kAvailNoInterrupt);
     }
@@ -137,7 +137,8 @@ class SplitDriverRing {
  private:
   // What nobody writes, so that the first write of a slot always happens.
   static constexpr std::uint16_t kNoHead = 0xffff;
-  static constexpr virtq_desc kNoDescriptor{.addr = ~0ULL, .len = 0, .flags = 0xffff, .next = 0xffff};
+  static constexpr virtq_desc kNoDescriptor{
+      .addr = ~0ULL, .len = 0, .flags = 0xffff, .next = 0xffff};
   struct ChainRecord {
     std::uint32_t token = 0;
     std::uint32_t writable = 0;  // Bytes the device may write.
@@ -156,8 +157,8 @@ class SplitDriverRing {
       const std::uint16_t next = following(at);
       write_descriptor(at, {.addr = segment.address,
                             .len = segment.length,
-                            .flags = static_cast<std::uint16_t>((last ? 0 : kDescNext) |
-                                                                (segment.writable ? kDescWrite : 0)),
+                            .flags = static_cast<std::uint16_t>(
+                                (last ? 0 : kDescNext) | (segment.writable ? kDescWrite : 0)),
                             .next = next});
       if (segment.writable) writable += segment.length;
       at = next;
@@ -169,7 +170,8 @@ class SplitDriverRing {
   }
 
   [[nodiscard]] std::uint16_t following(std::uint16_t at) const {
-    if constexpr (kOrder == Order::kInOrder) return layout_.slot(static_cast<std::uint16_t>(at + 1));
+    if constexpr (kOrder == Order::kInOrder)
+      return layout_.slot(static_cast<std::uint16_t>(at + 1));
     return free_next_[at];
   }
 
@@ -216,7 +218,8 @@ class SplitDriverRing {
     if (!batch_pending_) {
       const virtq_used_elem element = layout_.used_entry(used_idx_).snapshot();
       if (!names_outstanding(element.id)) [[unlikely]] {
-        set_error({ErrorCode::kRingCorrupt, "the device used a buffer it does not hold", element.id});
+        set_error(
+            {ErrorCode::kRingCorrupt, "the device used a buffer it does not hold", element.id});
         return false;
       }
       batch_last_ = static_cast<std::uint16_t>(element.id);
@@ -233,7 +236,8 @@ class SplitDriverRing {
 
   // The batch must end at a buffer that is used already, else the walk would not end (ORD-06).
   [[nodiscard]] bool names_outstanding(std::uint32_t id) const {
-    if (id == order_[layout_.slot(used_idx_)]) [[likely]] return true;
+    if (id == order_[layout_.slot(used_idx_)]) [[likely]]
+      return true;
     if (id >= layout_.size() || chains_[id].slots == 0) return false;
     const auto used = static_cast<std::uint16_t>(cached_used_ - used_idx_);
     for (std::uint16_t i = 1; i < used; ++i) {

@@ -3,7 +3,8 @@
 // Nothing in guest memory tells where a packed ring stands. Before a batch of used descriptors is
 // written, the batch goes into this record (a redo log), which lives where it survives the process.
 // The batch becomes visible to the driver with the flags of its first descriptor. So after a crash:
-//   - the descriptor at `old_used` reads used in that lap: the batch was published, `new_used` holds;
+//   - the descriptor at `old_used` reads used in that lap: the batch was published, `new_used`
+//   holds;
 //   - it still reads available: nobody saw the batch; it is written once more, whole, from the log.
 // Scanning the ring's flags instead would not do: slots inside a list and slots skipped by a batch
 // keep old flags that look available.
@@ -45,9 +46,7 @@ struct alignas(64) UsedPositionRecord {
     store(new_used, from);
     order();
   }
-  void entry(std::size_t index, UsedLogEntry value) {
-    log[index] = value;
-  }
+  void entry(std::size_t index, UsedLogEntry value) { log[index] = value; }
   /// Step 2: the log is whole; from here on the batch will be redone. Then write the descriptors.
   void commit(std::uint32_t entries, std::uint16_t to) {
     store(count, entries);

@@ -49,14 +49,14 @@ interop:  ## Foreign peers: DPDK's testpmd and QEMU guests
 	@tools/install-packages build interop
 	@tools/run-tests interop
 
-bench:  ## Micro benchmarks, then `sluice bench pair`
-	@tools/install-packages build test
+bench:  ## Micro benchmarks, then `sluice bench pair` beside DPDK's testpmd
+	@tools/install-packages build test interop
 	@echo "Building the benchmarks"
 	@cmake --preset release --log-level=WARNING && cmake --build --preset release -j $(JOBS)
 	@for b in build/release/*_bench; do \
 	  if [ -x "$$b" ]; then echo "== $$b"; $$b $(BENCH_FLAGS) || exit 1; fi; \
 	done
-	@build/release/sluice bench pair
+	@bench/compare
 
 lint:  ## clang-tidy over src/ (slow: minutes)
 	@tools/install-packages build test

@@ -31,8 +31,8 @@ Status check_answer(const Message& answer, Request request, AnswerShape shape) {
   if (answer.payload.size() < shape.size_min || answer.payload.size() > shape.size_max) {
     return fail(ErrorCode::kProtocol, "the back-end's answer has the wrong size", answer.request);
   }
-  if (answer.fds.size() != shape.fds) {
-    return fail(ErrorCode::kProtocol, "the back-end's answer has the wrong number of descriptors",
+  if (answer.fds.size() > shape.fds) {
+    return fail(ErrorCode::kProtocol, "the back-end's answer has too many descriptors",
                 answer.request);
   }
   return {};

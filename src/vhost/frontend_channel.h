@@ -27,7 +27,7 @@ namespace sluice::vhost {
 struct AnswerShape {
   std::size_t size_min = 0;  // Of the payload, bytes.
   std::size_t size_max = 0;
-  std::size_t fds = 0;
+  std::size_t fds = 0;  // At most.
 
   [[nodiscard]] static constexpr AnswerShape of(std::size_t size, std::size_t fds = 0) {
     return {.size_min = size, .size_max = size, .fds = fds};

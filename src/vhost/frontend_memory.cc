@@ -130,7 +130,11 @@ Result<Frontend::Inflight> Frontend::get_inflight(std::uint16_t queues, std::uin
       {.size_min = kInflightShort, .size_max = sizeof(InflightDescription), .fds = 1}));
   const auto region = answer.get<InflightDescription>();
   if (region.mmap_size == 0) {
-    return fail(ErrorCode::kPermission, "the back-end gives no in-flight region");
+    return fail(ErrorCode::kPermission, "the back-end gives no in-flight region",
+                static_cast<std::int64_t>(Request::kGetInflightFd));
+  }
+  if (answer.fds.empty()) {
+    return channel_.broken("the back-end's in-flight region has no descriptor");
   }
   return Inflight{.fd = std::move(answer.fds[0]),
                   .size = region.mmap_size,

@@ -146,9 +146,9 @@ void ScriptedBackend::answer(Request& request) {
     case 15:
     case 17:
     case 24:
+    case 31:
     case 36:
-    case 40:
-      return answer_query(request);
+    case 40: return answer_query(request);
     case 10:  // SET_VRING_BASE
       bases_[request.at<std::uint32_t>(0)] = request.at<std::uint32_t>(4);
       break;
@@ -160,24 +160,20 @@ void ScriptedBackend::answer(Request& request) {
       status_ = wanted & status_mask;
       break;
     }
-    default:
-      break;
+    default: break;
   }
   if (request.needs_reply()) send_u64(request.id, ack);
 }
 
 void ScriptedBackend::answer_query(const Request& request) {
   switch (request.id) {
-    case 1:
-      return send_u64(1, features);
-    case 15:
-      return send_u64(15, protocol_features);
-    case 17:
-      return send_u64(17, queue_num);
-    case 36:
-      return send_u64(36, slots);
-    case 40:
-      return send_u64(40, status_);
+    case 1: return send_u64(1, features);
+    case 15: return send_u64(15, protocol_features);
+    case 17: return send_u64(17, queue_num);
+    case 36: return send_u64(36, slots);
+    case 40: return send_u64(40, status_);
+    case 31:  // GET_INFLIGHT_FD: it has none to give.
+      return send(31, 5, std::vector<std::byte>(24));
     case 11: {  // GET_VRING_BASE
       const std::array<std::uint32_t, 2> state = {request.at<std::uint32_t>(0),
                                                   bases_[request.at<std::uint32_t>(0)]};

@@ -83,7 +83,8 @@ def loop(pmd, sluice, seconds=0.4, sizes=SIZES):
         sent = sum(c.tx_packets - b.tx_packets for c, b in zip(counts, before))
         received = sum(c.rx_packets - b.rx_packets for c, b in zip(counts, before))
         require(sent > 1000, f"only {sent} packets of {size} bytes moved")
-        require(sent == received, f"{size} bytes: {sent} sent, {received} received")
+        lost = f"{size} bytes: {sent} sent, {received} received: {totals.describe()}"
+        require(sent == received, lost)
         check_same(counts, totals)
         laps += received
     require(not totals.all_drops(), f"drops without overload: {totals.describe()}")

@@ -40,7 +40,8 @@ class PackedDeviceRing {
     const std::size_t wanted = std::min(out.size(), kTakeMax);
     std::size_t taken = 0;
     for (; taken < wanted; ++taken) {
-      const PackedTail tail = layout_.read_tail(avail_.slot());  // B, pairs with A
+      const PackedTail tail =
+          layout_.peek_tail(avail_.slot(), PackedLayout::avail_bits(avail_.wrap()));  // B, with A
       if (!PackedLayout::is_avail(tail.flags, avail_.wrap())) break;
       if (held_slots_ >= layout_.size()) [[unlikely]] {
         set_error({ErrorCode::kRingCorrupt, "more descriptors are available than the ring has"});

@@ -173,7 +173,7 @@ class PackedDriverRing {
   // Reads the used descriptor at our position, if there is one that can be believed.
   [[nodiscard]] bool read_used(PackedTail& tail) {
     if (outstanding_ == 0) return false;
-    tail = layout_.read_tail(used_.slot());  // D, pairs with C
+    tail = layout_.peek_tail(used_.slot(), PackedLayout::used_bits(used_.wrap()));  // D, with C
     if (!PackedLayout::is_used(tail.flags, used_.wrap())) return false;
     if (tail.id >= layout_.size() || lists_[tail.id].slots == 0) [[unlikely]] {  // PKD-18
       set_error({ErrorCode::kRingCorrupt, "the device used a buffer it does not hold", tail.id});

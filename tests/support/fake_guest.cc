@@ -36,7 +36,7 @@ FakeGuest::FakeGuest(std::initializer_list<RegionPlan> plan) {
                                       .user = user(region.guest),
                                       .offset = 0};
     regions.push_back(must(memory::Region::map(record, shared.fd.get()), "region not mapped"));
-    views_.push_back({region, std::move(shared.mapping)});
+    views_.push_back({region, std::move(shared.mapping), std::move(shared.fd)});
   }
   memory_ = must(memory::GuestMemory::create(std::move(regions)), "table refused");
   next_ = views_.front().plan.guest;

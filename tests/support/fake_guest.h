@@ -12,6 +12,7 @@
 #include <span>
 #include <vector>
 
+#include "base/unique_fd.h"
 #include "memory/guest_memory.h"
 #include "memory/mapping.h"
 
@@ -49,6 +50,9 @@ class FakeGuest {
   /// Makes the device's view of the pages that hold [address, address + length) read-only.
   void protect_device_view(std::uint64_t address, std::uint64_t length, bool read_only) const;
 
+  /// The file behind a region, to send it to a back-end.
+  [[nodiscard]] int fd(std::size_t region = 0) const { return views_[region].fd.get(); }
+
   /// One word, read or written in one access, as a driver would.
   template <class T>
   [[nodiscard]] T read(std::uint64_t address) const {
@@ -71,6 +75,7 @@ class FakeGuest {
   struct View {
     RegionPlan plan;
     memory::Mapping mapping;
+    UniqueFd fd;
   };
   std::vector<View> views_;
   std::shared_ptr<const memory::GuestMemory> memory_;

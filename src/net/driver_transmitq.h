@@ -29,7 +29,7 @@ class DriverTransmitRing {
     ring_.set_interrupts(false);
     if constexpr (!kInOrder) {
       free_.resize(start.ring.size);
-      std::iota(free_.rbegin(), free_.rend(), std::uint32_t{0});
+      std::iota(free_.begin(), free_.end(), std::uint32_t{0});
     }
     // NET-05: num_buffers is 0 in what a driver sends; a header without marks is all zero.
     for (std::uint32_t i = 0; i < start.ring.size; ++i) std::memset(buffer(i), 0, header_size_);
@@ -39,16 +39,16 @@ class DriverTransmitRing {
     const std::size_t wanted = std::min(out.size(), kDriverBurstMax);
     if (ring_.free_slots() < wanted) reclaim();
     const std::size_t count = std::min(wanted, ring_.free_slots());
-    std::uint32_t token = next_;
+    std::uint32_t place = next_;
     for (std::size_t i = 0; i < count; ++i) {
-      if constexpr (!kInOrder) token = free_[free_.size() - 1 - i];
+      const std::uint32_t token = kInOrder ? place : free_[place];
       out[i].data = buffer(token) + header_size_;
       prefetch_for_write(buffer(token));
       prefetch_for_write(buffer(token) + kCacheLine);
       out[i].length = capacity_;
       out[i].token = token;
       out[i].offload = {};
-      if constexpr (kInOrder) token = following(token);
+      place = following(place);
     }
     return count;
   }
@@ -66,11 +66,7 @@ class DriverTransmitRing {
     }
     const std::size_t sent =
         ring_.offer(std::span<const virtio::Offer>(offers_).first(frames.size()));
-    if constexpr (kInOrder) {
-      next_ = static_cast<std::uint32_t>((next_ + sent) % start_.ring.size);
-    } else {
-      free_.resize(free_.size() - sent);
-    }
+    next_ = static_cast<std::uint32_t>((next_ + sent) % start_.ring.size);
     counters_.packets.add(sent);
     counters_.bytes.add(bytes);
     if (sent != 0 && start_.kick != nullptr && ring_.should_notify()) {
@@ -92,7 +88,10 @@ class DriverTransmitRing {
       ring_.collect_count(start_.ring.size);
     } else {
       while (const std::size_t count = ring_.collect(collected_)) {
-        for (std::size_t i = 0; i < count; ++i) free_.push_back(collected_[i].token);
+        for (std::size_t i = 0; i < count; ++i) {
+          free_[returned_] = collected_[i].token;
+          returned_ = following(returned_);
+        }
         if (count < collected_.size()) break;
       }
     }
@@ -103,8 +102,8 @@ class DriverTransmitRing {
     marked_any_ = true;
   }
 
-  [[nodiscard]] std::uint32_t following(std::uint32_t token) const {
-    return token + 1 == start_.ring.size ? 0 : token + 1;
+  [[nodiscard]] std::uint32_t following(std::uint32_t place) const {
+    return place + 1 == start_.ring.size ? 0 : place + 1;
   }
   [[nodiscard]] std::byte* buffer(std::uint32_t token) const {
     return start_.buffers.data() + token * start_.buffer_stride;
@@ -117,8 +116,11 @@ class DriverTransmitRing {
   DriverQueueStart start_;
   std::uint32_t header_size_;
   std::uint32_t capacity_;
-  std::uint32_t next_ = 0;           // In order: buffer of the next slot.
-  std::vector<std::uint32_t> free_;  // Any order: free buffers, the last one goes out first.
+  // Buffers go out in turn: in order, that of the ring's slot; else the one longest free, so that
+  // it meets the descriptor it had before (see virtio/split_driver.h).
+  std::uint32_t next_ = 0;           // In order: buffer; else place in free_.
+  std::uint32_t returned_ = 0;       // Any order: where the next free buffer is entered.
+  std::vector<std::uint32_t> free_;  // Any order: a queue of buffers, as many places as buffers.
   bool marked_any_ = false;          // Headers may hold marks, so each is written from now on.
   DriverCounters counters_;
   std::array<virtio::OfferSegment, kDriverBurstMax> segments_{};

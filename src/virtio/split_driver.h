@@ -4,7 +4,8 @@
 // What we wrote into shared memory is never read back: a private copy of every descriptor stands
 // for it, and a descriptor or avail entry that would not change is not written again. In order,
 // with buffers that stay with their slot, the table is therefore written once, and per burst only
-// avail.idx moves.
+// avail.idx moves. In any order the same comes about with a device that keeps the order all the
+// same: free descriptors queue up, so each is taken again for the buffer it was freed with.
 //
 // Invariants: free_slots() + slots of outstanding chains = size. A chain's private record (token,
 // slots, writable bytes) lives at its head's index. The device is hostile: an id must be the head
@@ -46,6 +47,7 @@ class SplitDriverRing {
         used_idx_(config.position.used),
         cached_used_(config.position.used) {
     if constexpr (kOrder == Order::kAny) {
+      last_free_ = static_cast<std::uint16_t>(config.size - 1);
       free_next_.resize(config.size);
       std::iota(free_next_.begin(), free_next_.end(), std::uint16_t{1});
     }
@@ -251,8 +253,12 @@ class SplitDriverRing {
     if constexpr (kOrder == Order::kAny) {
       std::uint16_t last = head;
       for (std::uint16_t i = 1; i < chain.slots; ++i) last = free_next_[last];
-      free_next_[last] = next_free_;
-      next_free_ = head;
+      if (free_ == 0) {
+        next_free_ = head;
+      } else {
+        free_next_[last_free_] = head;
+      }
+      last_free_ = last;
     }
     free_ += chain.slots;
     chain.slots = 0;
@@ -270,6 +276,7 @@ class SplitDriverRing {
   std::vector<std::uint16_t> free_next_;     // Any order: free descriptors, linked.
   std::uint32_t free_;
   std::uint16_t next_free_ = 0;
+  std::uint16_t last_free_ = 0;
   std::uint16_t avail_idx_;
   std::uint16_t used_idx_;
   std::uint16_t cached_used_;

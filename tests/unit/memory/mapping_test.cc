@@ -144,6 +144,27 @@ TEST(Mapping, FilesThatCanMakeUsWaitAreRefused) {
   expect_refusal(disk.get(), 0, kPage, ErrorCode::kInvalidArgument);
 }
 
+TEST(Mapping, AFileOfOurOwnMayLieOnAnyFileSystem) {
+  const test::LeakCheck leaks;
+  std::string name = "sluice-mapping-test-XXXXXX";
+  const UniqueFd disk(::mkstemp(name.data()));
+  ASSERT_TRUE(disk);
+  ASSERT_EQ(::unlink(name.c_str()), 0);
+  ASSERT_EQ(::ftruncate(disk.get(), 2 * kPage), 0);
+  {
+    const auto mapping = Mapping::map_own_file(disk.get(), 16, kPage);
+    ASSERT_TRUE(mapping.has_value());
+    mapping->bytes()[0] = std::byte{0x77};
+    char byte = 0;
+    ASSERT_EQ(::pread(disk.get(), &byte, 1, 16), 1);
+    EXPECT_EQ(byte, 0x77);
+  }
+  EXPECT_EQ(Mapping::map_own_file(disk.get(), 0, 0).error().code, ErrorCode::kOutOfRange);
+  EXPECT_EQ(Mapping::map_own_file(disk.get(), 1, 2 * kPage).error().code, ErrorCode::kOutOfRange);
+  EXPECT_EQ(Mapping::map_own_file(disk.get(), kMax, 2).error().code, ErrorCode::kOutOfRange);
+  EXPECT_FALSE(Mapping::map_own_file(-1, 0, kPage).has_value());
+}
+
 TEST(Mapping, FilesThatCannotBeWrittenAreRefused) {
   const UniqueFd fd = memory_file(kPage, MFD_ALLOW_SEALING);
   const std::string path = "/proc/self/fd/" + std::to_string(fd.get());

@@ -89,8 +89,12 @@ std::string cause_of(const CLI::App& command, const CLI::ParseError& error) {
   }
   if (error.get_name() == "ArgumentMismatch") {
     const std::string option = text.substr(0, text.find(':'));
-    const bool twice = text.find("received") != std::string::npos;
-    return fmt::format("{} {}", option, twice ? "is given more than once" : "needs a value");
+    if (text.find("At Most 1 required") != std::string::npos) {
+      return fmt::format("{} is given more than once", option);
+    }
+    if (text.find("1 required") != std::string::npos) {
+      return fmt::format("{} needs a value", option);
+    }
   }
   return text;
 }

@@ -43,9 +43,7 @@ std::vector<std::string> EventWatcher::look(const control::Views& views) {
     }
     const bool entered = port.state != known.state || more > 0;
     if (entered && port.state == "running") events.push_back(running_text(port));
-    if (entered && port.state == "failed") {
-      events.push_back(fmt::format("{}: failed: {}", port.name, cause_of(port)));
-    } else if (!told && !port.last_error.empty() && port.last_error != known.last_error) {
+    if (!told && !port.last_error.empty() && port.last_error != known.last_error) {
       events.push_back(fmt::format("{}: {}", port.name, port.last_error));
     }
     known.sessions = port.sessions;

@@ -14,7 +14,7 @@ namespace sluice::app {
 class EventWatcher {
  public:
   /// Looks at all ports; returns one sentence for each thing that happened since the last look.
-  /// The first look finds what is there already and reports nothing but sessions and failures.
+  /// The first look finds what is there already and reports sessions, and errors of the past.
   [[nodiscard]] std::vector<std::string> look(const control::Views& views);
 
  private:

@@ -31,7 +31,8 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kLookInterval{1000};  // At the ports, if nothing happens.
-constexpr milliseconds kLookPause{100};      // Between two looks, whatever happens.
+constexpr milliseconds kLookPause{100};      // Between two looks, whatever happens, ...
+constexpr int kLookShare = 200;              // ... and so many times what a look takes.
 
 Json stats_of(const control::Views& views) {
   return Json::parse(control::answer_request(control::request_line("stats", ""), views));
@@ -60,9 +61,11 @@ class RunLoop {
 
   // Tells what happened since the last look.
   void look() {
+    const auto began = Clock::now();
     for (const std::string& event : events_.look(views_)) log_event(event);
-    next_look_ = Clock::now() + kLookInterval;
-    soonest_look_ = Clock::now() + kLookPause;
+    const auto now = Clock::now();
+    next_look_ = now + kLookInterval;
+    soonest_look_ = now + std::max<Clock::duration>(kLookPause, (now - began) * kLookShare);
   }
 
   void print_totals() const {
@@ -160,10 +163,10 @@ int run_switch(const Config& config) {
   fmt::print(stderr, "sluice {}\n{}", control::kVersion, summary(config));
   RunLoop loop(**fabric, **server, *signals);
   loop.serve(config.stats_interval);
+  loop.look();
   log_event("stopping");
   signals->let_next_one_kill();
   (*fabric)->stop();
-  loop.look();
   loop.print_totals();
   return static_cast<int>(ExitCode::kOk);
 }

@@ -72,9 +72,10 @@ std::string queues_text(const Json& reply) {
 }
 
 std::string fdb_text(const Json& reply) {
-  Table table({{"MAC"}, {"PORT"}, {"AGE", Align::kRight}});
+  Table table({{"MAC"}, {"PORT"}, {"AGE", Align::kRight}, {"KIND"}});
   for (const Json& entry : member(reply, "fdb")) {
-    table.add({text(entry, "mac"), text(entry, "port"), text(entry, "age_seconds") + " s"});
+    table.add({text(entry, "mac"), text(entry, "port"), text(entry, "age_seconds") + " s",
+               member(entry, "static") == true ? "configured" : "learned"});
   }
   std::string out = table.text();
   if (member(reply, "truncated") == true) {

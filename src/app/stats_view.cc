@@ -50,6 +50,19 @@ const Json* find_port(const Json& stats, const std::string& name) {
   return found == stats.end() ? nullptr : &*found;
 }
 
+struct Sums {
+  std::uint64_t packets = 0;
+  std::uint64_t dropped = 0;
+  void add(const Json& totals) {
+    packets += number(totals, "packets");
+    dropped += number(totals, "dropped");
+  }
+};
+
+std::string missing(std::uint64_t whole, std::uint64_t parts) {
+  return parts < whole ? fmt::format(" + {} not accounted for", whole - parts) : "";
+}
+
 // Growth per second of one counter.
 double rate(const Json& before, const Json& now, const char* name, double seconds) {
   const std::uint64_t old_value = number(before, name);
@@ -79,22 +92,25 @@ std::string totals_text(const Json& reply) {
 }
 
 std::string balance_text(const Json& reply) {
-  std::uint64_t taken = 0;
-  std::uint64_t delivered = 0;
-  std::uint64_t dropped_first = 0;
-  std::uint64_t dropped_last = 0;
+  Sums in;
+  Sums out;
   for (const Json& port : member(reply, "stats")) {
-    taken += number(member(port, "from_driver"), "packets");
-    dropped_first += number(member(port, "from_driver"), "dropped");
-    delivered += number(member(port, "to_driver"), "packets");
-    dropped_last += number(member(port, "to_driver"), "dropped");
+    in.add(member(port, "from_driver"));
+    out.add(member(port, "to_driver"));
   }
-  const std::uint64_t out = delivered + dropped_first + dropped_last;
-  std::string line = fmt::format("{} packets taken = {} delivered + {} dropped", taken, delivered,
-                                 dropped_first + dropped_last);
-  if (out > taken) line += fmt::format(" - {} copies made by flooding", out - taken);
-  if (out < taken) line += fmt::format(" + {} not accounted for", taken - out);
-  return line + '\n';
+  const std::uint64_t forwarded = number(member(reply, "forwarding"), "forwarded");
+  const std::uint64_t offers = number(member(reply, "forwarding"), "offers");
+  std::string text =
+      fmt::format("{} taken = {} forwarded + {} dropped", in.packets, forwarded, in.dropped);
+  // What we send for a guest that moved (an announcement) is forwarded but was never taken.
+  const std::uint64_t seen = forwarded + in.dropped;
+  if (seen > in.packets) text += fmt::format(" - {} made here", seen - in.packets);
+  text += missing(in.packets, seen);
+  text += fmt::format("\n{} offered = {} delivered + {} dropped", offers, out.packets, out.dropped);
+  if (out.packets + out.dropped > offers) {
+    text += fmt::format(" - {} too many", out.packets + out.dropped - offers);
+  }
+  return text + missing(offers, out.packets + out.dropped) + '\n';
 }
 
 std::string rates_text(const Json& before, const Json& now) {

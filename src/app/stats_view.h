@@ -11,8 +11,9 @@ namespace sluice::app {
 /// causes of drops that are not zero. Reads any JSON without failing.
 [[nodiscard]] std::string totals_text(const control::Json& reply);
 
-/// What came in against what became of it, in one line: every packet taken from a driver is
-/// delivered, dropped for a cause, or both if the bridge made copies of it.
+/// What came in against what became of it, in two lines: every packet taken is forwarded or
+/// dropped for a cause, and every offer of a forwarded packet is delivered or dropped. True only
+/// while nothing moves.
 [[nodiscard]] std::string balance_text(const control::Json& reply);
 
 /// Packets and bits per second of each port between two replies. Counters that went back (the

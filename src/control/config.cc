@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "control/keys.h"
+#include "switch/forwarder.h"
 
 namespace sluice::control {
 namespace {
@@ -50,6 +51,7 @@ void check_names(const std::vector<NamedPort>& ports, Problems& problems) {
 
 void check_vhost_user(const Config& config, Problems& problems) {
   std::set<std::string_view> paths;
+  std::set<fabric::MacAddress> macs;
   for (std::size_t i = 0; i < config.fabric.vhost_user.size(); ++i) {
     const auto& port = config.fabric.vhost_user[i];
     const std::string place = fmt::format("vhost_user[{}]", i);
@@ -63,6 +65,11 @@ void check_vhost_user(const Config& config, Problems& problems) {
       problems.push_back({place + ".path",
                           fmt::format("{} is the control socket as well", port.path),
                           "give the port a socket of its own"});
+    }
+    if (port.mac && !macs.insert(*port.mac).second) {
+      problems.push_back({place + ".mac",
+                          fmt::format("two ports have the address {}", to_string(*port.mac)),
+                          "give each port an address of its own"});
     }
     if (port.one_used_entry && !port.in_order) {
       problems.push_back({place + ".one_used_entry", "'one_used_entry' needs 'in_order'",
@@ -78,12 +85,12 @@ void check_patches(const fabric::SwitchOptions& options, const std::vector<Named
   for (std::size_t i = 0; i < options.patches.size(); ++i) {
     const std::string place = fmt::format("patches[{}]", i);
     const auto& [first, second] = options.patches[i];
-    for (const std::string& name : {first, second}) {
+    for (const std::string& name : std::set{first, second}) {
       const auto use = uses.find(name);
       if (use == uses.end()) {
         problems.push_back({place, fmt::format("no port is called '{}'", name),
                             "name two ports of this configuration"});
-      } else if (++use->second > 1 && first != second) {
+      } else if (++use->second > 1) {
         problems.push_back({place, fmt::format("'{}' is in two pairs", name),
                             "join each port with one other port, or use the forwarder 'bridge'"});
       }
@@ -132,6 +139,11 @@ Problems check(const Config& config) {
     problems.push_back({"", "there are no ports",
                         "add --vhost-user PATH for each port, or [[vhost_user]] to the file"});
     return problems;
+  }
+  if (ports.size() > fabric::kPortsMax) {
+    problems.push_back({ports[fabric::kPortsMax].place,
+                        fmt::format("there are {} ports", ports.size()),
+                        fmt::format("a switch has at most {}", fabric::kPortsMax)});
   }
   check_vhost_user(config, problems);
   check_names(ports, problems);

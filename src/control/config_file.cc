@@ -46,14 +46,10 @@ std::string text_of(const toml::node& node) {
   if (const auto number = node.value_exact<std::int64_t>()) return fmt::format("{}", *number);
   if (const auto text = node.value_exact<std::string>()) return excerpt(*text);
   switch (node.type()) {
-    case toml::node_type::table:
-      return "a table";
-    case toml::node_type::array:
-      return "this list";
-    case toml::node_type::floating_point:
-      return "a number with a fraction";
-    default:
-      return "a date or time";
+    case toml::node_type::table: return "a table";
+    case toml::node_type::array: return "this list";
+    case toml::node_type::floating_point: return "a number with a fraction";
+    default: return "a date or time";
   }
 }
 

@@ -6,6 +6,8 @@
 #include <cctype>
 
 #include "net/transport.h"
+#include "switch/mac_table.h"
+#include "switch/options_check.h"
 
 namespace sluice::control {
 namespace {
@@ -15,7 +17,6 @@ using fabric::SinkOptions;
 using fabric::VhostUserOptions;
 
 constexpr std::int64_t kCoreMax = 1023;
-constexpr std::int64_t kWorkersMax = 64;
 
 bool valid_path(std::string_view path) {
   return path.find('\0') == std::string_view::npos;
@@ -58,7 +59,7 @@ constexpr std::array<Key<Config>, 10> kConfigKeys = {{
     {{.name = "table_size",
       .placeholder = "N",
       .min = 16,
-      .max = 1 << 20,
+      .max = fabric::MacTable::kSizeMax,
       .help = "Addresses the bridge can learn",
       .section = "bridge",
       .flag = "table-size"},
@@ -75,7 +76,7 @@ constexpr std::array<Key<Config>, 10> kConfigKeys = {{
     {{.name = "count",
       .placeholder = "N",
       .min = 1,
-      .max = kWorkersMax,
+      .max = fabric::kWorkersMax,
       .help = "Worker threads that move packets",
       .section = "workers",
       .flag = "workers"},

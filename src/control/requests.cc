@@ -46,7 +46,9 @@ Json stats_reply(const Views& views, const std::string& port) {
   for (const auto& stats : views.stats()) {
     if (port.empty() || stats.name == port) list.push_back(to_json(stats));
   }
-  return {{"time_ns", std::chrono::nanoseconds(now).count()}, {"stats", std::move(list)}};
+  return {{"time_ns", std::chrono::nanoseconds(now).count()},
+          {"stats", std::move(list)},
+          {"forwarding", to_json(views.forwarding())}};
 }
 
 Json fdb_reply(const Views& views, const std::string& port) {

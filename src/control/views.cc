@@ -72,7 +72,10 @@ Json to_json(const std::string& port, const fabric::QueueView& queue) {
 }
 
 Json to_json(const fabric::FdbEntry& entry) {
-  return {{"mac", to_string(entry.mac)}, {"port", entry.port}, {"age_seconds", entry.age_seconds}};
+  return {{"mac", to_string(entry.mac)},
+          {"port", entry.port},
+          {"age_seconds", entry.age_seconds},
+          {"static", entry.is_static}};
 }
 
 Json to_json(const fabric::WorkerView& worker) {
@@ -85,6 +88,10 @@ Json to_json(const fabric::WorkerView& worker) {
           {"busy_iterations", worker.busy_iterations},
           {"sleeps", worker.sleeps},
           {"queues", worker.queues}};
+}
+
+Json to_json(const fabric::ForwardTotals& totals) {
+  return {{"forwarded", totals.forwarded}, {"offers", totals.offers}, {"flooded", totals.flooded}};
 }
 
 std::string dump(const Json& document) {

@@ -25,6 +25,7 @@ class Views {
   [[nodiscard]] virtual std::vector<fabric::QueueView> queues(const std::string& port) const = 0;
   [[nodiscard]] virtual std::vector<fabric::FdbEntry> fdb() const = 0;
   [[nodiscard]] virtual std::vector<fabric::WorkerView> workers() const = 0;
+  [[nodiscard]] virtual fabric::ForwardTotals forwarding() const = 0;
 };
 
 class FabricViews final : public Views {
@@ -40,6 +41,7 @@ class FabricViews final : public Views {
   [[nodiscard]] std::vector<fabric::WorkerView> workers() const override {
     return fabric_.workers();
   }
+  [[nodiscard]] fabric::ForwardTotals forwarding() const override { return fabric_.forwarding(); }
 
  private:
   const fabric::Fabric& fabric_;
@@ -54,6 +56,7 @@ inline constexpr std::size_t kFdbShownMax = 65536;
 [[nodiscard]] Json to_json(const std::string& port, const fabric::QueueView& queue);
 [[nodiscard]] Json to_json(const fabric::FdbEntry& entry);
 [[nodiscard]] Json to_json(const fabric::WorkerView& worker);
+[[nodiscard]] Json to_json(const fabric::ForwardTotals& totals);
 
 /// Text for sending: one line; bytes that are not UTF-8 become a replacement character.
 [[nodiscard]] std::string dump(const Json& document);

@@ -11,7 +11,6 @@
 namespace sluice::test {
 namespace {
 
-constexpr std::size_t kHeader = 12;
 constexpr std::size_t kFdsMax = 8;
 
 // Reads exactly `out.size()` bytes, descriptors that come with them included.

@@ -21,7 +21,8 @@ class HostileBackend : public FrontendTest {
   Status live() {
     TRY(start());
     std::vector<std::byte> config(6);
-    TRY(frontend_->read_config(0, config));
+    const std::size_t config_bytes = TRY(frontend_->read_config(0, config));
+    EXPECT_LE(config_bytes, config.size());
     TRY(frontend_->stop_queue(net::QueueIndex(0)));
     const auto inflight = frontend_->get_inflight(2, 64);
     if (!inflight && inflight.error().code != ErrorCode::kPermission) {

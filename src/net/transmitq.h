@@ -57,6 +57,7 @@ class TransmitQueue {
         packet.data = chain.data + header_size_;
         packet.length = chain.length - header_size_;
         packet.first_length = packet.length;
+        packet.more_first = 0;
         packet.more_count = 0;
       }
       // The copies must not be read from guest memory again (SPL-16).

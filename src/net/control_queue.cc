@@ -241,8 +241,10 @@ bool ControlQueue::serve() {
 }
 
 void ControlQueue::set_call(std::shared_ptr<Notifier> call) {
+  // A driver that polled so far may have been owed a call that nobody could make.
+  const bool owed = impl_->start.call == nullptr && call != nullptr;
   impl_->start.call = std::move(call);
-  if (impl_->start.call != nullptr) impl_->start.call->notify();
+  if (owed) impl_->start.call->notify();
 }
 
 std::uint32_t ControlQueue::size() const {

@@ -159,7 +159,8 @@ def add_to(suite):
     add("split, sluice stopped, killed, stopped", sluice_restarts, {}, orderly, slow=True)
     connects = {"client": True, "packed": True}
     add("packed, QEMU listens, sluice killed three times", sluice_restarts, connects, kills)
-    add("split, QEMU listens, sluice killed three times", sluice_restarts, {"client": True}, kills)
+    name = "split, QEMU listens, sluice killed three times"
+    add(name, sluice_restarts, {"client": True}, kills, slow=True)
     add("split, reset and killed", guest_restarts, {})
     add("packed, reset and killed", guest_restarts, {"packed": True}, slow=True)
     add("split, driver unbound and bound", driver_restarts, {})

@@ -175,8 +175,11 @@ class Guest:
         message = {"execute": command}
         if arguments:
             message["arguments"] = {k.replace("_", "-"): v for k, v in arguments.items()}
-        self._monitor.write(json.dumps(message) + "\n")
-        self._monitor.flush()
+        try:
+            self._monitor.write(json.dumps(message) + "\n")
+            self._monitor.flush()
+        except OSError as error:
+            raise Failure(f"QEMU of {self.name} is gone before {command}") from error
         while True:
             line = self._monitor.readline()
             require(line, f"QEMU of {self.name} closed its monitor during {command}")

@@ -40,6 +40,13 @@ class DriverReceiveRing {
   std::size_t receive(std::span<DriverFrame> out) {
     held_ = ring_.collect(std::span(collected_).first(std::min(out.size(), kDriverBurstMax)));
     for (std::size_t i = 0; i < held_; ++i) prefetch_for_read(buffer(collected_[i].token));
+    // Copied once, before anything in them is looked at: the device may write on (H25). A buffer
+    // that continues a packet has no header; then the copy is not used.
+    std::array<virtio::virtio_net_hdr_v1, kDriverBurstMax> headers;
+    for (std::size_t i = 0; i < held_; ++i) {
+      std::memcpy(&headers[i], buffer(collected_[i].token), sizeof headers[i]);
+    }
+    std::atomic_signal_fence(std::memory_order_seq_cst);
     std::uint64_t bytes = 0;
     for (std::size_t i = 0; i < held_; ++i) {
       const virtio::Collected& item = collected_[i];
@@ -52,7 +59,8 @@ class DriverReceiveRing {
         frame.offload = {};
         frame.continues = --merge_left_;
       } else {
-        read_header(start, item.written, frame);
+        use_header(headers[i], item.written, frame);
+        frame.data = start + header_size_;
       }
       bytes += frame.length;
     }
@@ -81,13 +89,10 @@ class DriverReceiveRing {
   [[nodiscard]] const DriverCounters& counters() const { return counters_; }
 
  private:
-  void read_header(std::byte* start, std::uint32_t written, DriverFrame& frame) {
-    virtio::virtio_net_hdr_v1 header;
-    std::memcpy(&header, start, sizeof header);
-    std::atomic_signal_fence(std::memory_order_seq_cst);  // Read once; the device may write on.
+  void use_header(const virtio::virtio_net_hdr_v1& header, std::uint32_t written,
+                  DriverFrame& frame) {
     frame.offload = {header.flags,    header.gso_type,   header.hdr_len,
                      header.gso_size, header.csum_start, header.csum_offset};
-    frame.data = start + header_size_;
     frame.length = written > header_size_ ? written - header_size_ : 0;
     frame.continues = 0;
     if (written < header_size_) [[unlikely]]

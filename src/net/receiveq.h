@@ -56,19 +56,21 @@ class ReceiveQueue {
       prefetch_for_write(chains_[i].data);
       prefetch_for_write(chains_[i].data + kCacheLine);
     }
-    std::size_t delivered = 0;
     std::uint64_t bytes = 0;
-    for (const packet::PacketIndex index : which) {
-      const packet::Packet& packet = burst.packets[index];
-      if (done_ < have_ && is_plain(packet, chains_[done_])) [[likely]] {
-        write_plain(packet, chains_[done_++]);
-      } else if (dry_ || !deliver_slow(burst, packet)) {
-        if (dry_) counters_.drop(ring_.error() ? DropCause::kRingBroken : DropCause::kNoBuffers);
+    const Limits limits{header_size_, frame_max_};  // Copies: frame bytes could alias members.
+    for (std::size_t i = 0; i < which.size();) {
+      i += deliver_plain(burst, which.subspan(i), limits, bytes);
+      if (i == which.size()) break;
+      const packet::Packet& packet = burst.packets[which[i++]];
+      if (dry_) {
+        counters_.drop(ring_.error() ? DropCause::kRingBroken : DropCause::kNoBuffers);
+      } else if (deliver_slow(burst, packet)) {
+        bytes += packet.length;
         continue;
       }
-      ++delivered;
-      bytes += packet.length;
+      ++lost_;
     }
+    const std::size_t delivered = which.size() - std::exchange(lost_, 0);
     finish(delivered, bytes);
     return delivered;
   }
@@ -81,30 +83,58 @@ class ReceiveQueue {
   // A frame may carry a VLAN tag beyond header and MTU.
   static constexpr std::uint32_t kMtuExtra = packet::kEthernetHeaderSize + 4;
 
-  [[nodiscard]] bool is_plain(const packet::Packet& packet, const virtio::Chain& chain) const {
-    return chain.segment_count == 1 && chain.readable_count == 0 && packet.more_count == 0 &&
-           packet.offload.none() && packet.length >= packet::kHeadSize &&
-           packet.length <= frame_max_ && chain.length >= header_size_ + packet.length;
+  struct Limits {
+    std::uint32_t header_size;
+    std::uint32_t frame_max;
+  };
+
+  // Delivers packets as long as they are plain and there are buffers. Returns how many.
+  std::size_t deliver_plain(const packet::Burst& burst, std::span<const packet::PacketIndex> which,
+                            const Limits& limits, std::uint64_t& bytes) {
+    const std::size_t count = std::min(which.size(), have_ - done_);
+    const std::span<virtio::Chain> chains = std::span(chains_).subspan(done_, count);
+    std::uint64_t sum = 0;
+    std::size_t i = 0;
+    for (; i < count; ++i) {
+      const packet::Packet& packet = burst.packets[which[i]];
+      if (!is_plain(packet, chains[i], limits)) [[unlikely]]
+        break;
+      write_plain(packet, chains[i], limits.header_size);
+      sum += packet.length;
+    }
+    done_ += i;
+    bytes += sum;
+    return i;
   }
 
-  void write_plain(const packet::Packet& packet, virtio::Chain& chain) const {
-    write_header(chain.data, {}, 1);
-    std::byte* const frame = chain.data + header_size_;
+  [[nodiscard]] static bool is_plain(const packet::Packet& packet, const virtio::Chain& chain,
+                                     const Limits& limits) {
+    return chain.segment_count == 1 && chain.readable_count == 0 && packet.more_count == 0 &&
+           packet.offload.none() && packet.length >= packet::kHeadSize &&
+           packet.length <= limits.frame_max && chain.length >= limits.header_size + packet.length;
+  }
+
+  [[gnu::always_inline]] static void write_plain(const packet::Packet& packet, virtio::Chain& chain,
+                                                 std::uint32_t header_size) {
+    // A header without marks, and num_buffers 1 (NET-04) where it has that field.
+    if (header_size == sizeof(virtio::virtio_net_hdr_v1)) [[likely]] {
+      constexpr virtio::virtio_net_hdr_v1 kPlain{.num_buffers = 1};
+      std::memcpy(chain.data, &kPlain, sizeof kPlain);
+    } else {
+      write_header(chain.data, header_size);
+    }
+    std::byte* const frame = chain.data + header_size;
     packet::copy_16(frame, packet.head.data());
     packet::copy_bytes(frame + packet::kHeadSize, packet.data + packet::kHeadSize,
                        packet.length - packet::kHeadSize);
-    chain.written = header_size_ + packet.length;
+    chain.written = header_size + packet.length;
   }
 
-  // NET-04: num_buffers is 1 without merging. Fields behind num_buffers (hash) say "none".
-  void write_header(std::byte* place, const packet::Offload& offload, std::uint16_t buffers) const {
+  // Fields behind num_buffers (hash) say "none".
+  [[gnu::cold, gnu::noinline]] static void write_header(std::byte* place, std::uint32_t size) {
     std::array<std::byte, kHeaderSizeMax> header{};
-    fill_header(header, offload, buffers);
-    if (header_size_ == sizeof(virtio::virtio_net_hdr_v1)) [[likely]] {
-      std::memcpy(place, header.data(), sizeof(virtio::virtio_net_hdr_v1));
-    } else {
-      std::memcpy(place, header.data(), header_size_);
-    }
+    fill_header(header, {}, 1);
+    std::memcpy(place, header.data(), size);
   }
   static void fill_header(std::array<std::byte, kHeaderSizeMax>& header,
                           const packet::Offload& offload, std::uint16_t buffers) {
@@ -286,6 +316,7 @@ class ReceiveQueue {
   std::size_t done_ = 0;  // ... and how many of them are filled.
   bool dry_ = false;      // The driver has no buffer left: do not ask the ring again this burst.
   bool flushed_ = false;
+  std::size_t lost_ = 0;  // Packets of this burst that were dropped.
   virtio::Segment single_{};
   std::unique_ptr<std::byte[]> scratch_;  // For software offloads; made at the first use.
   std::array<virtio::Chain, 2 * virtio::kTakeMax> chains_;

@@ -45,28 +45,17 @@ class TransmitQueue {
     if (taken_ == 0) return 0;
     const auto chains = std::span<const virtio::Chain>(chains_).first(taken_);
     for (const virtio::Chain& chain : chains) prefetch_for_read(chain.data);
-    std::uint64_t bytes = 0;
-    for (const virtio::Chain& chain : chains) {
-      packet::Packet& packet = burst.packets[burst.count];
-      if (!is_plain(chain)) [[unlikely]] {
-        if (!gather(chain, burst, packet)) continue;
-      } else {
-        // One segment that holds header and frame. NET-05: num_buffers is ignored here.
-        std::memcpy(&packet.offload, chain.data, sizeof packet.offload);
-        std::memcpy(packet.head.data(), chain.data + header_size_, packet::kHeadSize);
-        packet.data = chain.data + header_size_;
-        packet.length = chain.length - header_size_;
-        packet.first_length = packet.length;
-        packet.more_first = 0;
-        packet.more_count = 0;
-      }
-      // The copies must not be read from guest memory again (SPL-16).
-      std::atomic_signal_fence(std::memory_order_seq_cst);
-      if (!packet.offload.none() && !accept_offload(packet)) [[unlikely]]
-        continue;
-      bytes += packet.length;
-      ++burst.count;
+    copy_heads(chains, burst);
+    // The copies must not be read from guest memory again (SPL-16).
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    unsigned marks = 0;
+    for (std::uint32_t i = 0; i < burst.count; ++i) {
+      marks |= unsigned{burst.packets[i].offload.flags} | burst.packets[i].offload.gso_type;
     }
+    if (marks != 0) [[unlikely]]
+      accept_offloads(burst);
+    std::uint64_t bytes = 0;
+    for (std::uint32_t i = 0; i < burst.count; ++i) bytes += burst.packets[i].length;
     counters_.packets.add(taken_);
     counters_.bytes.add(bytes);
     counters_.bursts.add();
@@ -88,11 +77,34 @@ class TransmitQueue {
   [[nodiscard]] Ring& ring() { return ring_; }
 
  private:
+  // Makes a packet of each chain; what is in the copies is looked at later.
+  void copy_heads(std::span<const virtio::Chain> chains, packet::Burst& burst) {
+    const std::uint32_t header_size = header_size_;
+    std::uint32_t count = 0;
+    for (const virtio::Chain& chain : chains) {
+      packet::Packet& packet = burst.packets[count];
+      if (is_plain(chain, header_size)) [[likely]] {
+        // One segment that holds header and frame. NET-05: num_buffers is ignored here.
+        std::memcpy(&packet.offload, chain.data, sizeof packet.offload);
+        std::memcpy(packet.head.data(), chain.data + header_size, packet::kHeadSize);
+        packet.data = chain.data + header_size;
+        packet.length = chain.length - header_size;
+        packet.first_length = packet.length;
+        packet.more_first = 0;
+        packet.more_count = 0;
+        ++count;
+      } else if (gather(chain, burst, packet)) {
+        ++count;
+      }
+    }
+    burst.count = count;
+  }
+
   // A frame shorter than the head that is copied, or in several pieces, takes the long way.
-  [[nodiscard]] bool is_plain(const virtio::Chain& chain) const {
+  [[nodiscard]] static bool is_plain(const virtio::Chain& chain, std::uint32_t header_size) {
     return chain.segment_count == 1 && chain.readable_count == 1 &&
-           chain.length >= header_size_ + packet::kHeadSize &&
-           chain.length <= header_size_ + packet::kFrameMax;
+           chain.length >= header_size + packet::kHeadSize &&
+           chain.length <= header_size + packet::kFrameMax;
   }
 
   // Builds a packet from a chain of any framing (NET-07, NET-08). False: dropped and counted.
@@ -150,8 +162,19 @@ class TransmitQueue {
     return chain.segments(arena_).first(chain.readable_count);
   }
 
+  // Drops what accept_offload() refuses and closes the gaps.
+  [[gnu::cold, gnu::noinline]] void accept_offloads(packet::Burst& burst) {
+    std::uint32_t kept = 0;
+    for (std::uint32_t i = 0; i < burst.count; ++i) {
+      if (!accept_offload(burst.packets[i])) continue;
+      if (kept != i) burst.packets[kept] = burst.packets[i];
+      ++kept;
+    }
+    burst.count = kept;
+  }
+
   // NET-11..14: marks that contradict the frame or the negotiation drop it; others are cleaned.
-  [[gnu::cold, gnu::noinline]] bool accept_offload(packet::Packet& packet) {
+  bool accept_offload(packet::Packet& packet) {
     packet::Offload& offload = packet.offload;
     offload.flags &= virtio::kHdrNeedsCsum;
     if (offload.none()) {

@@ -39,30 +39,12 @@ class PackedDeviceRing {
     if (error_) return 0;
     const std::size_t wanted = std::min(out.size(), kTakeMax);
     std::size_t taken = 0;
-    for (; taken < wanted; ++taken) {
-      const PackedTail tail =
-          layout_.peek_tail(avail_.slot(), PackedLayout::avail_bits(avail_.wrap()));  // B, with A
-      if (!PackedLayout::is_avail(tail.flags, avail_.wrap())) break;
-      if (held_slots_ >= layout_.size()) [[unlikely]] {
-        set_error({ErrorCode::kRingCorrupt, "more descriptors are available than the ring has"});
-        break;
-      }
-      Chain& chain = out[taken];
-      if ((tail.flags & (kDescNext | kDescIndirect)) == 0 && tail.len != 0) [[likely]] {
-        const memory::GuestAddress address(layout_.read_address(avail_.slot()));
-        chain.data = memory.translate(address, tail.len, hint_);
-        chain.length = tail.len;
-        chain.written = 0;
-        chain.id = tail.id;
-        chain.slots = 1;
-        chain.segment_count = 1;
-        chain.readable_count = (tail.flags & kDescWrite) == 0 ? 1 : 0;
-        if (chain.data != nullptr) [[likely]] {
-          advance_avail(1);
-          continue;
-        }
-      }
-      if (!take_slow(memory, chain, arena)) break;
+    while (taken < wanted) {
+      taken += take_plain(memory, out.subspan(taken, wanted - taken));
+      if (taken == wanted) break;
+      if (!PackedLayout::is_avail(layout_.read_flags(avail_.slot()), avail_.wrap())) break;
+      if (!take_slow(memory, out[taken], arena)) break;
+      ++taken;
     }
     held_ += taken;
     return taken;
@@ -131,6 +113,35 @@ class PackedDeviceRing {
   [[nodiscard]] const RingOddities& oddities() const { return oddities_; }
 
  private:
+  // Takes lists of one descriptor in one region, until something else comes.
+  std::size_t take_plain(const memory::GuestMemory& memory, std::span<Chain> out) {
+    const PackedLayout layout = layout_;  // Copies, since what is stored could alias members.
+    PackedPosition at = avail_;
+    const std::size_t room = std::min(out.size(), layout.size() - held_slots_);
+    std::size_t taken = 0;
+    for (; taken < room; ++taken) {
+      const PackedTail tail =
+          layout.peek_tail(at.slot(), PackedLayout::avail_bits(at.wrap()));  // B, pairs with A
+      if (!PackedLayout::is_avail(tail.flags, at.wrap())) break;
+      if ((tail.flags & (kDescNext | kDescIndirect)) != 0 || tail.len == 0) break;
+      const memory::GuestAddress address(layout.read_address(at.slot()));
+      Chain& chain = out[taken];
+      chain.data = memory.translate(address, tail.len, hint_);
+      if (chain.data == nullptr) [[unlikely]]
+        break;
+      chain.length = tail.len;
+      chain.written = 0;
+      chain.id = tail.id;
+      chain.slots = 1;
+      chain.segment_count = 1;
+      chain.readable_count = (tail.flags & kDescWrite) == 0 ? 1 : 0;
+      at.advance(1, layout.size());
+    }
+    avail_ = at;
+    held_slots_ += taken;
+    return taken;
+  }
+
   void advance_avail(std::uint32_t slots) {
     avail_.advance(slots, layout_.size());
     held_slots_ += slots;
@@ -170,6 +181,10 @@ class PackedDeviceRing {
   // Returns false if the list cannot be taken now (arena full) or ever (error set).
   [[gnu::cold, gnu::noinline]] bool take_slow(const memory::GuestMemory& memory, Chain& chain,
                                               SegmentArena& arena) {
+    if (held_slots_ >= layout_.size()) {
+      set_error({ErrorCode::kRingCorrupt, "more descriptors are available than the ring has"});
+      return false;
+    }
     if (SegmentArena::kSize - arena.count < kChainSegmentsMax) return false;
     ChainReader reader(memory, hint_, arena);
     const std::uint32_t rollback = arena.count;

@@ -264,7 +264,7 @@ TEST_P(VirtioNetControl, CTL_03_CountsOfTheAddressTablesAreCheckedAgainstWhatIsT
 }
 
 TEST_P(VirtioNetControl, CTL_04_AQueuePairCountOutOfRangeIsAnError) {
-  for (const std::uint16_t pairs : {0, 5, 0x8000, 0x8001, 0xffff}) {
+  for (const int pairs : {0, 5, 0x8000, 0x8001, 0xffff}) {
     EXPECT_EQ(run({4, 0, std::uint8_t(pairs), std::uint8_t(pairs >> 8)}), 1) << pairs;
     EXPECT_EQ(target_.pairs, 0);
   }

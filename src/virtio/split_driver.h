@@ -92,7 +92,8 @@ class SplitDriverRing {
 
   /// In order only: buffers come back in the order offered, so a caller that needs no lengths (of
   /// transmitted frames there are none) need not read the used ring at all: its index says it all.
-  /// Collects at most `max` buffers and returns how many.
+  /// Collects at most `max` buffers and returns how many. Requires: collect() is not used on the
+  /// same ring; it would look for entries where a batch that was half counted has none.
   std::size_t collect_count(std::size_t max)
     requires(kOrder == Order::kInOrder)
   {

@@ -2,11 +2,15 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 
 #include "support/fake_guest.h"
 #include "virtio/ring.h"
 
 namespace sluice::test {
+
+/// Literal 16-bit values to loop over.
+using Words = std::initializer_list<std::uint16_t>;
 
 /// One buffer piece of a chain: guest address, bytes, and who may write it.
 struct Piece {

@@ -2,8 +2,8 @@
 // Spec: virtio 1.3, 2.8.
 //
 // A buffer's record (token, slots, writable bytes) lives at its id. In order, the id is the slot of
-// its first descriptor; else ids come from a free list. The device overwrites len, id and flags of
-// used descriptors but never the address, so an address that would not change is not written again.
+// its first descriptor; else ids come from a free list. All of a descriptor is written each time:
+// in a used one the address has no meaning (2.8.5), so a device may have put anything there.
 //
 // Invariants: free_slots() + slots of outstanding lists = size. The device is hostile: an id must
 // belong to an outstanding list (PKD-18), and a batch must end at one (ORD-06).
@@ -35,7 +35,6 @@ class PackedDriverRing {
   explicit PackedDriverRing(const RingConfig& config)
       : layout_(config),
         config_(config),
-        addresses_(config.size, kNoAddress),
         lists_(config.size),
         free_(config.size),
         avail_(PackedPosition::decode(config.position.avail)),
@@ -124,7 +123,6 @@ class PackedDriverRing {
   [[nodiscard]] const std::optional<Error>& error() const { return error_; }
 
  private:
-  static constexpr std::uint64_t kNoAddress = ~0ULL;
   struct ListRecord {
     std::uint32_t token = 0;
     std::uint32_t writable = 0;  // Bytes the device may write.
@@ -139,10 +137,7 @@ class PackedDriverRing {
     for (std::size_t i = 0; i < item.segments.size(); ++i) {
       const OfferSegment& segment = item.segments[i];
       const bool last = i + 1 == item.segments.size();
-      if (addresses_[avail_.slot()] != segment.address) {
-        addresses_[avail_.slot()] = segment.address;
-        layout_.write_address(avail_.slot(), segment.address);
-      }
+      layout_.write_address(avail_.slot(), segment.address);
       const auto flags =
           static_cast<std::uint16_t>(PackedLayout::avail_bits(avail_.wrap()) |
                                      (last ? 0 : kDescNext) | (segment.writable ? kDescWrite : 0));
@@ -229,9 +224,8 @@ class PackedDriverRing {
 
   PackedLayout layout_;
   RingConfig config_;
-  std::vector<std::uint64_t> addresses_;  // By slot: what its addr holds.
-  std::vector<ListRecord> lists_;         // By id.
-  std::vector<std::uint16_t> free_ids_;   // Any order only.
+  std::vector<ListRecord> lists_;        // By id.
+  std::vector<std::uint16_t> free_ids_;  // Any order only.
   std::uint32_t free_;
   std::size_t outstanding_ = 0;
   PackedPosition avail_;

@@ -170,6 +170,22 @@ TYPED_TEST(VirtioPackedDriver, SEC_56_WhatTheDeviceWritesIntoTheRingChangesNothi
   }
 }
 
+// In a used descriptor the address means nothing (2.8.5): a device may write zeroes there, so the
+// next lap has to write it again even if it is the same.
+TYPED_TEST(VirtioPackedDriver, PKD_13_AnAddressThatTheDeviceOverwroteIsWrittenAgain) {
+  DriverBench<TypeParam> bench(2);
+  const virtio::OfferSegment segment{bench.buffer(60), 60, true};
+  for (std::uint32_t round = 0; round < 10; ++round) {
+    ASSERT_TRUE(bench.offer(std::span(&segment, 1), round));
+    const auto chain = bench.device.take();
+    ASSERT_TRUE(chain.has_value()) << round;
+    EXPECT_EQ(chain->pieces.at(0).address, segment.address);
+    bench.guest.write<std::uint64_t>(bench.ring.ring() + 16 * (round % 2), 0);
+    bench.device.give_back(*chain, 1);
+    ASSERT_EQ(bench.collect().size(), 1U);
+  }
+}
+
 // A device that writes used bits into a ring with nothing outstanding is not believed.
 TYPED_TEST(VirtioPackedDriver, PKD_18_UsedBitsWithoutOutstandingBuffersAreNothing) {
   DriverBench<TypeParam> bench(4);

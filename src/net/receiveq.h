@@ -62,12 +62,12 @@ class ReceiveQueue {
       i += deliver_plain(burst, which.subspan(i), limits, bytes);
       if (i == which.size()) break;
       const packet::Packet& packet = burst.packets[which[i++]];
-      if (dry_) {
-        counters_.drop(ring_.error() ? DropCause::kRingBroken : DropCause::kNoBuffers);
-      } else if (deliver_slow(burst, packet)) {
+      if (!dry_ && deliver_slow(burst, packet)) {
         bytes += packet.length;
         continue;
       }
+      // Any other reason was counted where it was found.
+      if (dry_) counters_.drop(ring_.error() ? DropCause::kRingBroken : DropCause::kNoBuffers);
       ++lost_;
     }
     const std::size_t delivered = which.size() - std::exchange(lost_, 0);

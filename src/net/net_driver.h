@@ -108,7 +108,8 @@ class NetDriver {
   /// now if running and at each later start.
   Status set_active_pairs(std::uint16_t pairs);
 
-  /// A queue of the current epoch, to build one packet path on. Errors: kWrongState if not running, kOutOfRange.
+  /// A queue of the current epoch, to build one packet path on.
+  /// Errors: kWrongState if not running; kOutOfRange.
   [[nodiscard]] Result<DriverQueueStart> queue(QueueIndex queue) const;
 
   [[nodiscard]] bool running() const { return running_; }

@@ -37,13 +37,18 @@ Status pin(std::jthread& thread, int core) {
   return {};
 }
 
-// Signals are the main thread's business: a worker starts with all of them blocked.
+// Signals sent to the process are the main thread's business: a worker starts with them blocked.
+// Those that a thread's own instruction raises are not: a blocked SIGBUS would kill the process
+// instead of reaching the fault guard (SEC-57).
 class BlockSignals {
  public:
   BlockSignals() {
-    sigset_t all;
-    ::sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &old_);
+    sigset_t sent;
+    ::sigfillset(&sent);
+    for (const int raised : {SIGBUS, SIGSEGV, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS}) {
+      ::sigdelset(&sent, raised);
+    }
+    ::pthread_sigmask(SIG_SETMASK, &sent, &old_);
   }
   BlockSignals(const BlockSignals&) = delete;
   BlockSignals& operator=(const BlockSignals&) = delete;

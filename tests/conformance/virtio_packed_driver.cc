@@ -180,7 +180,7 @@ TYPED_TEST(VirtioPackedDriver, PKD_13_AnAddressThatTheDeviceOverwroteIsWrittenAg
     const auto chain = bench.device.take();
     ASSERT_TRUE(chain.has_value()) << round;
     EXPECT_EQ(chain->pieces.at(0).address, segment.address);
-    bench.guest.write<std::uint64_t>(bench.ring.ring() + 16 * (round % 2), 0);
+    bench.guest.fill(bench.ring.ring() + 16 * (round % 2), 8, 0);
     bench.device.give_back(*chain, 1);
     ASSERT_EQ(bench.collect().size(), 1U);
   }

@@ -132,7 +132,9 @@ class FakePort : public fabric::Port {
     return !queues_[q].waiting.empty();
   }
   void disarm(std::uint16_t) override {}
-  [[nodiscard]] fabric::WakeSource wake_source(std::uint16_t) override { return {}; }
+  [[nodiscard]] fabric::WakeSource wake_source(std::uint16_t) override {
+    return {.event = nullptr, .generation = 0, .must_poll = true};
+  }
   [[nodiscard]] bool ready() const override { return ready_; }
   [[nodiscard]] const net::ReceiveFilter* filter() const override { return filter_; }
   [[nodiscard]] std::vector<fabric::QueueView> queues() const override { return {}; }

@@ -82,10 +82,8 @@ bool is_extension(std::uint8_t protocol) {
     case kDestination:
     case kMobility:
     case kHostIdentity:
-    case kShim6:
-      return true;
-    default:
-      return false;
+    case kShim6: return true;
+    default: return false;
   }
 }
 

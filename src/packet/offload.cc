@@ -38,10 +38,8 @@ bool is_known_gso(std::uint8_t gso_type) {
     case kGsoTypeTcpIpv6:
     case kGsoTypeTcpIpv6 | kGsoEcn:
     case kGsoTypeUdpFragments:
-    case kGsoTypeUdpSegments:
-      return true;
-    default:
-      return false;
+    case kGsoTypeUdpSegments: return true;
+    default: return false;
   }
 }
 
@@ -51,10 +49,8 @@ bool kinds_match(std::uint8_t type, const Headers& headers) {
       return headers.network == Network::kIpv4 && headers.transport == Transport::kTcp;
     case kGsoTypeTcpIpv6:
       return headers.network == Network::kIpv6 && headers.transport == Transport::kTcp;
-    case kGsoTypeUdpSegments:
-      return headers.transport == Transport::kUdp;
-    default:
-      return false;
+    case kGsoTypeUdpSegments: return headers.transport == Transport::kUdp;
+    default: return false;
   }
 }
 

@@ -34,9 +34,9 @@ std::uint16_t ring_count(const net::Device& device) {
 
 std::uint64_t offered_protocol_features() {
   using enum ProtocolFeature;
-  return bit(kMq) | bit(kLogShmfd) | bit(kRarp) | bit(kReplyAck) | bit(kNetMtu) |
-         bit(kBackendReq) | bit(kConfig) | bit(kInflightShmfd) | bit(kResetDevice) |
-         bit(kInbandNotifications) | bit(kConfigureMemSlots) | bit(kStatus);
+  return bit(kMq) | bit(kLogShmfd) | bit(kRarp) | bit(kReplyAck) | bit(kNetMtu) | bit(kBackendReq) |
+         bit(kConfig) | bit(kInflightShmfd) | bit(kResetDevice) | bit(kInbandNotifications) |
+         bit(kConfigureMemSlots) | bit(kStatus);
 }
 
 struct Backend::Handlers {
@@ -212,8 +212,7 @@ Backend::Answer Backend::set_protocol_features(Message& message) {
   }
   if (!inband_is_lawful(bits)) {
     // The document wants the connection closed: neither end could tell the other anything.
-    fatal_ = Error{ErrorCode::kProtocol,
-                   "INBAND_NOTIFICATIONS without BACKEND_REQ and REPLY_ACK",
+    fatal_ = Error{ErrorCode::kProtocol, "INBAND_NOTIFICATIONS without BACKEND_REQ and REPLY_ACK",
                    static_cast<std::int64_t>(bits)};
     return std::unexpected(*fatal_);
   }

@@ -69,8 +69,7 @@ class Backend {
   void tell_config_changed();
   void refresh_inband_targets();
   Answer use_memory(Result<MemoryPointer> memory);
-  [[nodiscard]] Result<std::shared_ptr<net::Notifier>> target(Message& message,
-                                                              BackendRequest kind,
+  [[nodiscard]] Result<std::shared_ptr<net::Notifier>> target(Message& message, BackendRequest kind,
                                                               std::size_t ring) const;
   [[nodiscard]] std::shared_ptr<net::Notifier> inband_target(BackendRequest kind,
                                                              std::size_t ring) const;

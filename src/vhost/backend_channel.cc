@@ -81,8 +81,8 @@ bool BackendChannel::next_message() {
 
 void BackendChannel::send_waiting() {
   while (!gone_ && (sent_ < size_ || next_message())) {
-    const ssize_t count = ::send(socket_.get(), out_.data() + sent_, size_ - sent_,
-                                 MSG_DONTWAIT | MSG_NOSIGNAL);
+    const ssize_t count =
+        ::send(socket_.get(), out_.data() + sent_, size_ - sent_, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (count >= 0) {
       sent_ += static_cast<std::size_t>(count);
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {

@@ -60,10 +60,10 @@ class BackendChannel {
   std::bitset<256> errors_;
   bool config_ = false;
   bool gone_ = false;
-  bool polled_ = false;                            // Waiting for room in the socket.
+  bool polled_ = false;                               // Waiting for room in the socket.
   std::array<std::byte, sizeof(RingMessage)> out_{};  // The message that is being sent,
-  std::size_t size_ = 0;                           // its bytes,
-  std::size_t sent_ = 0;                           // and how many of them went.
+  std::size_t size_ = 0;                              // its bytes,
+  std::size_t sent_ = 0;                              // and how many of them went.
 };
 
 /// A driver's call or error target that is a message.

@@ -61,8 +61,7 @@ Backend::Answer Backend::set_backend_req_fd(Message& message) {
   return Message();
 }
 
-std::shared_ptr<net::Notifier> Backend::inband_target(BackendRequest kind,
-                                                      std::size_t ring) const {
+std::shared_ptr<net::Notifier> Backend::inband_target(BackendRequest kind, std::size_t ring) const {
   if (channel_ == nullptr || !negotiated(ProtocolFeature::kInbandNotifications)) return nullptr;
   return std::make_shared<InbandNotifier>(channel_, kind, static_cast<std::uint8_t>(ring));
 }

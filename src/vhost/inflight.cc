@@ -71,8 +71,7 @@ Result<std::shared_ptr<InflightRegion>> InflightRegion::map(int fd,
   TRY(check_numbers(description, rings_max));
   // The format may not be known yet (H06: the message may come first), so the smaller one is the
   // least that must fit; what a packed ring reads is checked again in packed_block().
-  const std::uint64_t least =
-      block_bytes(description.queue_size, false) * description.num_queues;
+  const std::uint64_t least = block_bytes(description.queue_size, false) * description.num_queues;
   if (description.mmap_size < least) {
     return fail(ErrorCode::kOutOfRange, "in-flight region is smaller than its queues need",
                 static_cast<std::int64_t>(description.mmap_size));
@@ -86,8 +85,7 @@ Result<std::shared_ptr<InflightRegion>> InflightRegion::map(int fd,
   return std::make_shared<InflightRegion>(Key(), std::move(mapping), description);
 }
 
-InflightRegion::InflightRegion(Key, memory::Mapping mapping,
-                               const InflightDescription& description)
+InflightRegion::InflightRegion(Key, memory::Mapping mapping, const InflightDescription& description)
     : mapping_(std::move(mapping)),
       queues_(description.num_queues),
       queue_size_(description.queue_size),

@@ -7,16 +7,11 @@ namespace {
 bool fds_are_right(FdRule rule, const Message& message) {
   const std::size_t count = message.fds.size();
   switch (rule) {
-    case FdRule::kNone:
-      return count == 0;
-    case FdRule::kOne:
-      return count == 1;
-    case FdRule::kAtMostOne:
-      return count <= 1;
-    case FdRule::kRing:
-      return count == ((message.get<std::uint64_t>() & kVringNoFd) != 0 ? 0 : 1);
-    case FdRule::kTable:
-      return count == message.get<MemoryTable>().num_regions;
+    case FdRule::kNone: return count == 0;
+    case FdRule::kOne: return count == 1;
+    case FdRule::kAtMostOne: return count <= 1;
+    case FdRule::kRing: return count == ((message.get<std::uint64_t>() & kVringNoFd) != 0 ? 0 : 1);
+    case FdRule::kTable: return count == message.get<MemoryTable>().num_regions;
   }
   return false;
 }

@@ -8,10 +8,26 @@ namespace {
 
 // By bit number.
 constexpr auto kNames = std::to_array<std::string_view>({
-    "MQ", "LOG_SHMFD", "RARP", "REPLY_ACK", "NET_MTU", "BACKEND_REQ", "CROSS_ENDIAN",
-    "CRYPTO_SESSION", "PAGEFAULT", "CONFIG", "BACKEND_SEND_FD", "HOST_NOTIFIER", "INFLIGHT_SHMFD",
-    "RESET_DEVICE", "INBAND_NOTIFICATIONS", "CONFIGURE_MEM_SLOTS", "STATUS", "XEN_MMAP",
-    "SHARED_OBJECT", "DEVICE_STATE",
+    "MQ",
+    "LOG_SHMFD",
+    "RARP",
+    "REPLY_ACK",
+    "NET_MTU",
+    "BACKEND_REQ",
+    "CROSS_ENDIAN",
+    "CRYPTO_SESSION",
+    "PAGEFAULT",
+    "CONFIG",
+    "BACKEND_SEND_FD",
+    "HOST_NOTIFIER",
+    "INFLIGHT_SHMFD",
+    "RESET_DEVICE",
+    "INBAND_NOTIFICATIONS",
+    "CONFIGURE_MEM_SLOTS",
+    "STATUS",
+    "XEN_MMAP",
+    "SHARED_OBJECT",
+    "DEVICE_STATE",
 });
 static_assert(kNames.size() == static_cast<std::size_t>(ProtocolFeature::kDeviceState) + 1);
 

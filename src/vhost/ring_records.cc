@@ -56,14 +56,12 @@ Result<UniqueFd> open_file(const std::string& path) {
         return fail(ErrorCode::kNotFound, "the directory of the ring record file does not exist");
       case EACCES:
       case EPERM:
-      case EROFS:
-        return fail(ErrorCode::kPermission, "cannot write the ring record file", errno);
+      case EROFS: return fail(ErrorCode::kPermission, "cannot write the ring record file", errno);
       case ELOOP:
       case EISDIR:
       case ENXIO:
         return fail(ErrorCode::kInvalidArgument, "the ring record file is not a plain file", errno);
-      default:
-        return fail_errno("cannot open the ring record file");
+      default: return fail_errno("cannot open the ring record file");
     }
   }
   TRY(check_file(fd.get()));

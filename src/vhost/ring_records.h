@@ -39,8 +39,8 @@ struct RingFingerprint {
   std::uint64_t file_inode = 0;
   std::uint64_t file_offset = 0;  // and where in it they lie.
   std::uint64_t region_size = 0;
-  std::uint32_t size = 0;         // Entries.
-  std::uint32_t features = 0;     // Those that change the ring's format.
+  std::uint32_t size = 0;      // Entries.
+  std::uint32_t features = 0;  // Those that change the ring's format.
   friend bool operator==(const RingFingerprint&, const RingFingerprint&) = default;
 };
 static_assert(sizeof(RingFingerprint) == 64);

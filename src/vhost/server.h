@@ -28,7 +28,7 @@ namespace sluice::vhost {
 struct EndpointOptions {
   std::string path;     // Of the socket; at most 107 bytes.
   bool client = false;  // Connect, again and again for ever, instead of listening.
-  std::chrono::milliseconds retry_first{20};  // Client: first pause after a failure; it doubles
+  std::chrono::milliseconds retry_first{20};   // Client: first pause after a failure; it doubles
   std::chrono::milliseconds retry_most{1000};  // up to this, and varies by a quarter (jitter).
 };
 
@@ -69,8 +69,7 @@ struct SessionOptions {
 class Session {
  public:
   /// Requires: `device` outlives the session, and serves no other.
-  [[nodiscard]] static Result<std::unique_ptr<Session>> create(UniqueFd socket,
-                                                               net::Device& device,
+  [[nodiscard]] static Result<std::unique_ptr<Session>> create(UniqueFd socket, net::Device& device,
                                                                SessionOptions options);
   virtual ~Session() = default;
 

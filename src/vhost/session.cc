@@ -16,8 +16,7 @@ constexpr int kMessagesPerTurn = 64;
 
 class SocketSession final : public Session {
  public:
-  SocketSession(UniqueFd epoll, Connection connection, net::Device& device,
-                SessionOptions options)
+  SocketSession(UniqueFd epoll, Connection connection, net::Device& device, SessionOptions options)
       : epoll_(std::move(epoll)),
         connection_(std::move(connection)),
         backend_(device, std::move(options.records)) {}

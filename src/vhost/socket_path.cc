@@ -41,8 +41,7 @@ std::unexpected<Error> path_error(const char* text) {
     case EPERM:
     case EROFS:
       return fail(ErrorCode::kPermission, "no permission to make the socket there", errno);
-    default:
-      return fail_errno(text);
+    default: return fail_errno(text);
   }
 }
 

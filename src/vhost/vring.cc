@@ -53,8 +53,7 @@ bool RingSet::packed() const {
 
 bool RingSet::ready(const Vring& ring) const {
   return !ring.running && ring.kicked && ring.has_addresses && ring.config.size != 0 &&
-         environment_.features_known && environment_.driver_ready &&
-         environment_.memory != nullptr;
+         environment_.features_known && environment_.driver_ready && environment_.memory != nullptr;
 }
 
 Status RingSet::start(std::size_t index) {

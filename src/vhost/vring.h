@@ -43,14 +43,14 @@ namespace sluice::vhost {
 struct Vring {
   virtio::QueueConfig config;  // Its position is chosen at the start.
   bool has_addresses = false;
-  std::optional<memory::GuestAddress> log_used;  // SET_VRING_ADDR with the log flag.
-  std::optional<std::uint32_t> base;             // As SET_VRING_BASE or our own stop left it.
+  std::optional<memory::GuestAddress> log_used;   // SET_VRING_ADDR with the log flag.
+  std::optional<std::uint32_t> base;              // As SET_VRING_BASE or our own stop left it.
   std::optional<virtio::RingPosition> paused_at;  // Where we stopped it ourselves.
 
   std::shared_ptr<EventFd> kick;
   std::shared_ptr<net::Notifier> call;
   std::shared_ptr<net::Notifier> error;
-  bool call_is_fd = false;   // Else it is null or in-band.
+  bool call_is_fd = false;  // Else it is null or in-band.
   bool error_is_fd = false;
 
   bool kicked = false;

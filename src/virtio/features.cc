@@ -1,7 +1,6 @@
 // Names of features, and the dependencies between them (virtio 1.3, 5.1.3.1) as one table.
 #include "virtio/features.h"
 
-
 #include <array>
 namespace sluice::virtio {
 namespace {

@@ -295,8 +295,7 @@ TEST_F(VhostUserRings, SizeAndBaseOfARunningRingCannotChange) {
 
 TEST_F(VhostUserRings, UnknownAddressFlagsAndEnableValuesAreRefused) {
   ASSERT_TRUE(bench_.negotiate(kVersion1Bit));
-  EXPECT_FALSE(bench_.accepted(
-      VhostBench::addresses(kQueue, driver_->config(), bench_.guest, 2)));
+  EXPECT_FALSE(bench_.accepted(VhostBench::addresses(kQueue, driver_->config(), bench_.guest, 2)));
   EXPECT_FALSE(bench_.accepted(VhostBench::state(Request::kSetVringEnable, kQueue, 2)));
 }
 

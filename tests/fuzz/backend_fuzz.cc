@@ -39,9 +39,7 @@ struct World {
   test::TemporaryDirectory directory;
   std::shared_ptr<vhost::RingRecords> records =
       *vhost::RingRecords::open(directory / "fuzz.rings", 5);
-  UniqueFd log = [] {
-    return std::move(memory::Mapping::create_shared("log", kArea)->fd);
-  }();
+  UniqueFd log = [] { return std::move(memory::Mapping::create_shared("log", kArea)->fd); }();
 };
 
 World& world() {
@@ -58,7 +56,8 @@ UniqueFd any_fd(FuzzInput& in) {
   switch (in.below(8)) {
     case 0: return test::copy_of(world().log.get());
     case 1: return UniqueFd(::memfd_create("small", 0));
-    case 2: case 3: return test::copy_of(world().guest.fd());
+    case 2:
+    case 3: return test::copy_of(world().guest.fd());
     default: return world().event.copy();
   }
 }
@@ -100,30 +99,22 @@ void fill(Message& message, FuzzInput& in) {
       break;
     }
     case Request::kAddMemReg:
-    case Request::kRemMemReg:
-      message.add(vhost::SingleRegion{0, region(in)});
-      break;
+    case Request::kRemMemReg: message.add(vhost::SingleRegion{0, region(in)}); break;
     case Request::kSetVringAddr:
       message.add(vhost::VringAddress{ring(in), in.below(3), address(in, user), address(in, user),
                                       address(in, user), address(in, FakeGuest::kBase)});
       break;
-    case Request::kSetVringNum:
-      message.add(vhost::VringState{ring(in), 1U << in.below(10)});
-      break;
+    case Request::kSetVringNum: message.add(vhost::VringState{ring(in), 1U << in.below(10)}); break;
     case Request::kSetVringBase:
       message.add(vhost::VringState{ring(in), in.take<std::uint32_t>() & 0x800f'800f});
       break;
-    case Request::kSetVringEnable:
-      message.add(vhost::VringState{ring(in), in.below(3)});
-      break;
+    case Request::kSetVringEnable: message.add(vhost::VringState{ring(in), in.below(3)}); break;
     case Request::kSetVringKick:
     case Request::kSetVringCall:
     case Request::kSetVringErr:
       message.add(std::uint64_t{ring(in) | (in.chance(4) ? 0x100U : 0U)});
       break;
-    case Request::kSetStatus:
-      message.add(std::uint64_t{in.below(17)});
-      break;
+    case Request::kSetStatus: message.add(std::uint64_t{in.below(17)}); break;
     case Request::kGetInflightFd:
     case Request::kSetInflightFd:
       message.add(vhost::InflightDescription{FakeGuest::kDefaultSize, in.below(2) * 4096U,
@@ -176,13 +167,13 @@ bool prologue(FuzzInput& in, vhost::Backend& backend) {
     // Long enough for the guest's pages, which begin at kBase.
     shared(Message(Request::kSetLogBase).add(vhost::LogDescription{kArea, 0}), world().log.get());
   }
-  send(Bench::number(Request::kSetFeatures,
-                     (packed ? test::kPackedFeatures : test::kSplitFeatures) | log |
-                         (choice < 8 ? test::kInOrderBit : 0)));
+  send(
+      Bench::number(Request::kSetFeatures, (packed ? test::kPackedFeatures : test::kSplitFeatures) |
+                                               log | (choice < 8 ? test::kInOrderBit : 0)));
   Message table(Request::kSetMemTable);
-  table.add(vhost::MemoryTable{1, 0}).add(
-      vhost::MemoryRegion{FakeGuest::kBase, FakeGuest::kDefaultSize,
-                          FakeGuest::user(FakeGuest::kBase).raw(), 0});
+  table.add(vhost::MemoryTable{1, 0})
+      .add(vhost::MemoryRegion{FakeGuest::kBase, FakeGuest::kDefaultSize,
+                               FakeGuest::user(FakeGuest::kBase).raw(), 0});
   shared(std::move(table), world().guest.fd());
   if (choice > 12) {
     const std::uint64_t size = choice == 13 ? FakeGuest::kDefaultSize : kArea;
@@ -250,8 +241,13 @@ void write_memory(FuzzInput& in) {
 bool step(FuzzInput& in, vhost::Backend& backend, test::FakeDevice& device, Driver& driver) {
   switch (in.below(12)) {
     case 0: write_memory(in); return true;
-    case 1: case 2: case 3: case 4: driver.post(in); return true;
-    case 5: case 7: case 8: device.serve(in.below(5), 64, in.below(128)); return true;
+    case 1:
+    case 2:
+    case 3:
+    case 4: driver.post(in); return true;
+    case 5:
+    case 7:
+    case 8: device.serve(in.below(5), 64, in.below(128)); return true;
     case 6: backend.config_changed(); return true;
     default: break;
   }

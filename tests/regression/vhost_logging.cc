@@ -51,8 +51,8 @@ class DirtyLogging : public testing::TestWithParam<bool> {
     return answer && answer->get<std::uint64_t>() == 0;
   }
   bool set_logging(bool on) {
-    if (!bench_.accepted(VhostBench::number(Request::kSetFeatures,
-                                            features() | (on ? kLogAllBit : 0)))) {
+    if (!bench_.accepted(
+            VhostBench::number(Request::kSetFeatures, features() | (on ? kLogAllBit : 0)))) {
       return false;
     }
     const virtio::RingConfig ring = driver_->config();

@@ -153,8 +153,8 @@ TEST(VhostMessages, H07_SEC_03_ADirtyLogThatCannotBeIsRefusedAndLoggingStaysAsIt
     return answer && answer->payload.size() == 8 && answer->get<std::uint64_t>() == 0;
   };
   EXPECT_TRUE(set_log(4096, 0, 4096));
-  ASSERT_TRUE(bench.accepted(
-      VhostBench::number(Request::kSetFeatures, kSplitFeatures | kLogAllBit)));
+  ASSERT_TRUE(
+      bench.accepted(VhostBench::number(Request::kSetFeatures, kSplitFeatures | kLogAllBit)));
   const auto* log = bench.device.queue(1).start.log.get();
   ASSERT_NE(log, nullptr);
   const LeakCheck leaks;
@@ -194,8 +194,8 @@ TEST(VhostMessages, H12_TheOffsetOfARegionIsObeyed) {
   Message table(Request::kSetMemTable);
   table.add(vhost::MemoryTable{3, 0});
   for (const Window& window : windows) {
-    table.add(vhost::MemoryRegion{window.guest, window.size, window.guest + (1ULL << 45),
-                                  window.offset});
+    table.add(
+        vhost::MemoryRegion{window.guest, window.size, window.guest + (1ULL << 45), window.offset});
     table.fds.push_back(copy_of(file.get()));
     for (const std::uint64_t at : {window.offset, window.offset + window.size - 1}) {
       const auto mark = static_cast<char>(at % 251);
@@ -279,15 +279,15 @@ TEST(VhostMessages, FiveHundredAndNineRegionsAndNotOneMore) {
   const LeakCheck leaks;
   const UniqueFd file = memfd(510 * 4096);
   const auto message = [&](Request request, std::uint64_t index) {
-    return Message(request).add(vhost::SingleRegion{
-        0, {index * 8192, 4096, (1ULL << 40) + index * 8192, index * 4096}});
+    return Message(request).add(
+        vhost::SingleRegion{0, {index * 8192, 4096, (1ULL << 40) + index * 8192, index * 4096}});
   };
   for (std::uint64_t i = 0; i < 509; ++i) {
-    ASSERT_TRUE(bench.accepted(VhostBench::with_fd(message(Request::kAddMemReg, i),
-                                                   copy_of(file.get()))));
+    ASSERT_TRUE(
+        bench.accepted(VhostBench::with_fd(message(Request::kAddMemReg, i), copy_of(file.get()))));
   }
-  EXPECT_FALSE(bench.accepted(VhostBench::with_fd(message(Request::kAddMemReg, 509),
-                                                  copy_of(file.get()))));
+  EXPECT_FALSE(
+      bench.accepted(VhostBench::with_fd(message(Request::kAddMemReg, 509), copy_of(file.get()))));
   EXPECT_EQ(bench.backend->view().memory_regions, 509U);
   EXPECT_FALSE(bench.accepted(message(Request::kRemMemReg, 509)));
   for (std::uint64_t i = 0; i < 509; ++i) {
@@ -324,8 +324,8 @@ TEST(VhostMessages, SEC_57_MemoryThatShrinksUnderARunningRingIsNoticed) {
   VhostBench bench;
   const UniqueFd file = memfd(1U << 20);
   ASSERT_TRUE(bench.greet());
-  Message add = Message(Request::kAddMemReg)
-                    .add(vhost::SingleRegion{0, {0, 1U << 20, 1ULL << 40, 0}});
+  Message add =
+      Message(Request::kAddMemReg).add(vhost::SingleRegion{0, {0, 1U << 20, 1ULL << 40, 0}});
   ASSERT_TRUE(bench.accepted(VhostBench::with_fd(std::move(add), copy_of(file.get()))));
   EXPECT_FALSE(bench.backend->memory_shrunk());
   ASSERT_EQ(::ftruncate(file.get(), 4096), 0);

@@ -55,8 +55,7 @@ class RingStates : public testing::TestWithParam<bool> {
     clear(ring.device_area, packed() ? 4 : 6 + 8 * ring.size);
   }
   bool send_kick() {
-    return bench_.accepted(
-        VhostBench::ring_fd(Request::kSetVringKick, kQueue, bench_.kick.copy()));
+    return bench_.accepted(VhostBench::ring_fd(Request::kSetVringKick, kQueue, bench_.kick.copy()));
   }
 
   static constexpr std::uint32_t kQueue = 1;
@@ -181,8 +180,9 @@ TEST_P(RingStates, H08_AFrontEndLeavesAfterAnyMessage) {
     const auto message = [&](int number) -> Message {
       switch (number) {
         case 0: return Message(Request::kSetOwner);
-        case 1: return VhostBench::number(Request::kSetProtocolFeatures,
-                                          vhost::offered_protocol_features());
+        case 1:
+          return VhostBench::number(Request::kSetProtocolFeatures,
+                                    vhost::offered_protocol_features());
         case 2: return VhostBench::number(Request::kSetFeatures, features());
         case 3: return bench_.mem_table();
         case 4: return VhostBench::ring_fd(Request::kSetVringCall, kQueue, event());

@@ -45,7 +45,8 @@ TEST(VhostSessions, H09_DeletingAPortWhileItsPeerHangsUpLeavesNoConnection) {
   });
   int connections = 0;
   for (int i = 0; i < 1000; ++i) {
-    const auto client = *Endpoint::create({.path = path, .client = true,
+    const auto client = *Endpoint::create({.path = path,
+                                           .client = true,
                                            .retry_first = milliseconds(1),
                                            .retry_most = milliseconds(2)});
     for (int turn = 0; turn < 3; ++turn) {
@@ -117,8 +118,7 @@ TEST(VhostSessions, H28_RingsAreUsedWhereTheyWereAnnouncedLast) {
     const std::uint32_t size = cycle % 3 == 0 ? 256 : 512;
     std::vector<std::unique_ptr<RawSplitDriver>> drivers;
     for (std::uint32_t index = 0; index < rings; ++index) {
-      drivers.push_back(
-          std::make_unique<RawSplitDriver>(bench.guest, DriverOptions{.size = size}));
+      drivers.push_back(std::make_unique<RawSplitDriver>(bench.guest, DriverOptions{.size = size}));
       ASSERT_TRUE(bench.start_ring(index, *drivers[index], 0));
       ASSERT_TRUE(bench.enable(index));
       ASSERT_TRUE(drivers[index]->post(Piece{buffer, 64}).has_value());

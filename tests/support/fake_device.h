@@ -40,7 +40,7 @@ class FakeDevice final : public net::Device {
     virtio::RingPosition position;        // Where it was stopped.
     std::size_t starts = 0;
     std::size_t kicks = 0;
-    std::unique_ptr<Ring> ring;           // While it runs.
+    std::unique_ptr<Ring> ring;  // While it runs.
   };
 
   explicit FakeDevice(std::uint16_t pairs = 1);
@@ -49,17 +49,17 @@ class FakeDevice final : public net::Device {
   // What it offers and answers; set before the session.
   virtio::FeatureSet offered;
   std::vector<std::byte> config_space;
-  Status features_status;            // Answer to set_features,
-  Status start_status;               // start_queue,
-  Status mtu_status;                 // and set_mtu.
+  Status features_status;  // Answer to set_features,
+  Status start_status;     // start_queue,
+  Status mtu_status;       // and set_mtu.
 
   // What it was told.
   virtio::FeatureSet features;
   std::uint8_t status = 0;
-  std::size_t resets = 0;            // set_status(0).
+  std::size_t resets = 0;  // set_status(0).
   std::uint16_t mtu = 0;
-  std::vector<std::byte> rarp;       // The last MAC.
-  std::vector<std::string> log;      // "start 0", "stop 0", "enable 0 1", "call 0", "kick 0".
+  std::vector<std::byte> rarp;   // The last MAC.
+  std::vector<std::string> log;  // "start 0", "stop 0", "enable 0 1", "call 0", "kick 0".
 
   [[nodiscard]] Queue& queue(std::size_t index) { return queues_[index]; }
   [[nodiscard]] const Queue& queue(std::size_t index) const { return queues_[index]; }

@@ -46,8 +46,8 @@ TEST(Backend, INI_03_INI_16_AFeatureThatWasNotOfferedIsRefusedOneByOne) {
 TEST(Backend, TheDeviceIsToldNoFeatureOfTheTransport) {
   VhostBench bench;
   ASSERT_TRUE(bench.greet());
-  ASSERT_TRUE(bench.accepted(VhostBench::number(
-      Request::kSetFeatures, kVersion1Bit | kProtocolBit | kLogAllBit)));
+  ASSERT_TRUE(bench.accepted(
+      VhostBench::number(Request::kSetFeatures, kVersion1Bit | kProtocolBit | kLogAllBit)));
   EXPECT_EQ(bench.device.features, virtio::FeatureSet{Feature::kVersion1});
   EXPECT_EQ(bench.backend->view().features.low(), kVersion1Bit | kProtocolBit | kLogAllBit);
 }
@@ -138,12 +138,12 @@ TEST(Backend, SEC_04_SEC_36_SEC_54_ARingNumberBeyondTheLastIsRefusedAndTouchesNo
     addresses.add(vhost::VringAddress{index, 0, 0, 0, 0, 0});
     EXPECT_FALSE(bench.accepted(std::move(addresses))) << index;
   }
-  for (const std::uint64_t value : {3ULL, 255ULL, 0x200ULL, 0x10000ULL, 0x1ffffULL, 1ULL << 32,
-                                    1ULL << 63}) {
+  for (const std::uint64_t value :
+       {3ULL, 255ULL, 0x200ULL, 0x10000ULL, 0x1ffffULL, 1ULL << 32, 1ULL << 63}) {
     for (const Request request :
          {Request::kSetVringKick, Request::kSetVringCall, Request::kSetVringErr}) {
-      EXPECT_FALSE(bench.accepted(
-          VhostBench::with_fd(VhostBench::number(request, value), event.copy())));
+      EXPECT_FALSE(
+          bench.accepted(VhostBench::with_fd(VhostBench::number(request, value), event.copy())));
       EXPECT_FALSE(bench.accepted(VhostBench::number(request, value | vhost::kVringNoFd)));
     }
   }
@@ -265,13 +265,13 @@ TEST(Backend, INI_13_WritesConfigurationOnlyWhereTheDeviceLets) {
   EXPECT_TRUE(write(23, 1, 1, 0));
   EXPECT_TRUE(write(23, 1, 1, 1));
   EXPECT_EQ(bench.device.config_space[23], std::byte{0x77});
-  EXPECT_FALSE(write(0, 6, 6, 0));             // Read-only.
-  EXPECT_FALSE(write(23, 1, 2, 0));            // Says one byte, carries two.
-  EXPECT_FALSE(write(23, 2, 1, 0));            // The other way round.
-  EXPECT_FALSE(write(24, 1, 1, 0));            // Beyond the end.
+  EXPECT_FALSE(write(0, 6, 6, 0));   // Read-only.
+  EXPECT_FALSE(write(23, 1, 2, 0));  // Says one byte, carries two.
+  EXPECT_FALSE(write(23, 2, 1, 0));  // The other way round.
+  EXPECT_FALSE(write(24, 1, 1, 0));  // Beyond the end.
   EXPECT_FALSE(write(0xffffffff, 1, 1, 0));
   EXPECT_FALSE(write(23, 0, 0, 0));
-  EXPECT_FALSE(write(23, 1, 1, 2));            // Unknown flag.
+  EXPECT_FALSE(write(23, 1, 1, 2));  // Unknown flag.
 }
 
 TEST(Backend, MTU_01_TheMtuGoesToTheDeviceWhichMayRefuseIt) {

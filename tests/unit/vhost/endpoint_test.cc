@@ -41,7 +41,9 @@ class EndpointTest : public testing::Test {
     return endpoint ? std::move(*endpoint) : nullptr;
   }
   EndpointOptions options(bool client) const {
-    return {.path = path_, .client = client, .retry_first = milliseconds(2),
+    return {.path = path_,
+            .client = client,
+            .retry_first = milliseconds(2),
             .retry_most = milliseconds(20)};
   }
   ErrorCode failure(bool client = false) {

@@ -283,8 +283,8 @@ class InflightRestart : public Restart {
   void begin_with_region(const RawDriver& driver, std::uint32_t base) {
     ASSERT_TRUE(bench_.negotiate(kPackedFeatures));
     if (!region_) {
-      auto answer = bench_.send(Message(Request::kGetInflightFd)
-                                    .add(vhost::InflightDescription{0, 0, 2, 16, 0}));
+      auto answer = bench_.send(
+          Message(Request::kGetInflightFd).add(vhost::InflightDescription{0, 0, 2, 16, 0}));
       ASSERT_EQ(answer->fds.size(), 1U);
       region_ = std::move(answer->fds[0]);
       description_ = answer->get<vhost::InflightDescription>();
@@ -322,8 +322,7 @@ TEST_F(InflightRestart, AnOrderlyStopLeavesThePositionInTheProtocolsBlock) {
   begin_with_region(driver, 0x8000);
   run(driver, 21);
   EXPECT_EQ(bench_.stop_ring(kQueue), 0x0005'0005U);
-  const auto mapping =
-      *memory::Mapping::map_file(region_.get(), 0, description_.mmap_size);
+  const auto mapping = *memory::Mapping::map_file(region_.get(), 0, description_.mmap_size);
   const std::uint64_t block = vhost::InflightRegion::block_bytes(16, true);
   EXPECT_EQ(block, 576U);  // 32 and 16 * 32 bytes, in whole cache lines.
   const auto field = [&](std::size_t offset) {

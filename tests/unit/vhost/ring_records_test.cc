@@ -18,8 +18,15 @@ using vhost::RingFingerprint;
 using vhost::RingRecords;
 
 RingFingerprint fingerprint() {
-  return {.descriptors = 0x1000, .driver_area = 0x2000, .device_area = 0x3000, .file_device = 1,
-          .file_inode = 2, .file_offset = 3, .region_size = 4, .size = 256, .features = 1};
+  return {.descriptors = 0x1000,
+          .driver_area = 0x2000,
+          .device_area = 0x3000,
+          .file_device = 1,
+          .file_inode = 2,
+          .file_offset = 3,
+          .region_size = 4,
+          .size = 256,
+          .features = 1};
 }
 
 class RingRecordsTest : public testing::Test {

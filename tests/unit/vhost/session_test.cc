@@ -73,15 +73,14 @@ class SessionTest : public testing::Test {
   // Gives the session a back-end channel; returns our end.
   UniqueFd open_channel() {
     auto ends = socket_pair();
-    EXPECT_TRUE(accepted(
-        VhostBench::with_fd(Message(Request::kSetBackendReqFd), std::move(ends[1]))));
+    EXPECT_TRUE(
+        accepted(VhostBench::with_fd(Message(Request::kSetBackendReqFd), std::move(ends[1]))));
     return std::move(ends[0]);
   }
   bool start_ring(std::uint32_t index, const RawDriver& driver, UniqueFd call) {
     const auto ring = driver.config();
     if (call) {
-      EXPECT_TRUE(accepted(
-          VhostBench::ring_fd(Request::kSetVringCall, index, std::move(call))));
+      EXPECT_TRUE(accepted(VhostBench::ring_fd(Request::kSetVringCall, index, std::move(call))));
     }
     return accepted(VhostBench::state(Request::kSetVringNum, index, ring.size)) &&
            accepted(VhostBench::addresses(index, ring, bench_.guest)) &&
@@ -97,8 +96,7 @@ class SessionTest : public testing::Test {
 TEST_F(SessionTest, AnswersOverItsSocket) {
   const auto answer = ask(Message(Request::kGetFeatures));
   ASSERT_TRUE(answer.has_value());
-  EXPECT_EQ(answer->get<std::uint64_t>(),
-            bench_.device.offered.low() | kProtocolBit | kLogAllBit);
+  EXPECT_EQ(answer->get<std::uint64_t>(), bench_.device.offered.low() | kProtocolBit | kLogAllBit);
 }
 
 TEST_F(SessionTest, ServesARing) {
@@ -332,10 +330,10 @@ TEST_F(SessionTest, ADescriptorThatIsNoStreamSocketIsRefusedAsChannel) {
   std::array<int, 2> ends{};
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, ends.data()), 0);
   const UniqueFd other(ends[1]);
-  EXPECT_FALSE(accepted(
-      VhostBench::with_fd(Message(Request::kSetBackendReqFd), UniqueFd(ends[0]))));
-  EXPECT_FALSE(accepted(
-      VhostBench::with_fd(Message(Request::kSetBackendReqFd), bench_.call.copy())));
+  EXPECT_FALSE(
+      accepted(VhostBench::with_fd(Message(Request::kSetBackendReqFd), UniqueFd(ends[0]))));
+  EXPECT_FALSE(
+      accepted(VhostBench::with_fd(Message(Request::kSetBackendReqFd), bench_.call.copy())));
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ Announcement make_announcement(net::PackedMac mac) {
       0,    0,    0,    0};
   Announcement frame;
   std::memcpy(frame.data(), kFrame.data(), frame.size());
-  for (const std::size_t at : {6, 22, 32}) std::memcpy(frame.data() + at, &mac, 6);
+  for (const std::size_t at : {6UZ, 22UZ, 32UZ}) std::memcpy(frame.data() + at, &mac, 6);
   return frame;
 }
 

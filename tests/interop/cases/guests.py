@@ -79,8 +79,14 @@ def send_file(sender, receiver):
     receiver.sh("sleep 20 | nc -l -p 7 > /tmp/received 2> /dev/null & sleep 0.3")
     sender.sh(f"dd if=/dev/urandom of=/tmp/file bs=1M count={FILE_MIB} 2> /dev/null")
     sender.sh(f"nc {receiver.ip} 7 < /tmp/file", 30)
-    want = sender.sh("sha256sum < /tmp/file")
-    wait_for(lambda: receiver.sh("sha256sum < /tmp/received") == want, 10, "the same file arrived")
+    size = FILE_MIB << 20
+
+    def arrived():
+        return int(receiver.sh("wc -c < /tmp/received"))
+
+    wait_for(lambda: arrived() >= size, 10, f"{size} bytes from {sender.name} to {receiver.name}")
+    same = sender.sh("sha256sum < /tmp/file") == receiver.sh("sha256sum < /tmp/received")
+    require(same, f"the file {receiver.name} got is not the one {sender.name} sent")
 
 
 def traffic(pair, flags="", seconds=2):

@@ -79,7 +79,7 @@ def _run_one(case, keep):
         text, below = str(failure), rundir.tails()
     except _OutOfTime:
         text, below = f"not finished after {case.limit} s", rundir.tails()
-        below = traceback.format_exc(limit=-3) + below
+        below = traceback.format_exc(limit=-6) + below
     except Exception as error:  # A defect of the case itself: show where.
         text, below = repr(error), traceback.format_exc() + rundir.tails()
     finally:

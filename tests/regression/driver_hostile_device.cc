@@ -238,7 +238,7 @@ TEST_P(H25_DriverOfAHostileDevice, H25_ABufferUsedTwiceIsGivenOutOnce) {
   expect_stopped();
 }
 
-TEST_P(H25_SplitDriver, SPL_08_AUsedIndexBeyondWhatWasPostedStopsTheQueue) {
+TEST_P(H25_SplitDriver, SPL_13_AUsedIndexBeyondWhatWasPostedStopsTheQueue) {
   const std::uint16_t index = kSize + 1;
   std::memcpy(start_.ring.device_area + 2, &index, sizeof index);
   EXPECT_TRUE(receive().empty());

@@ -18,9 +18,8 @@ function(sluice_test_properties name label)
   endif()
 endfunction()
 
-# Support code shared by all tests. It links no layer of its own: a test program links the layers it
-# is about, and the linker takes from this library only the members the program uses. So a broken
-# upper layer cannot stop a lower test.
+# Support code shared by all tests. A test program links the layers it is about; what the support
+# code needs comes behind them, as sanitizers make the linker take more members than a program uses.
 file(GLOB support_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/support/*.cc)
 if(support_sources)
   add_library(sluice_test_support STATIC ${support_sources})
@@ -33,6 +32,9 @@ target_include_directories(sluice_test_support ${support_scope} ${PROJECT_SOURCE
                                                                 ${PROJECT_SOURCE_DIR}
                                                                 ${PROJECT_SOURCE_DIR}/tests)
 target_link_libraries(sluice_test_support ${support_scope} GTest::gmock GTest::gtest)
+if(TARGET sluice_switch)
+  target_link_libraries(sluice_test_support ${support_scope} sluice_switch)
+endif()
 
 # Links `target` to those of the layers that exist.
 function(sluice_link_layers target)

@@ -33,13 +33,17 @@ std::vector<std::string> EventWatcher::look(const control::Views& views) {
     const bool had = has_session(known.state);
     const std::uint64_t more = port.sessions - known.sessions;
     // Sessions that came and went between two looks are counted, not told one by one.
-    const bool told = had && (more > 0 || !has_session(port.state));
+    bool told = had && (more > 0 || !has_session(port.state));
     if (told) events.push_back(fmt::format("{}: disconnected: {}", port.name, cause_of(port)));
     if (more == 1) {
       events.push_back(fmt::format("{}: connected, session {}", port.name, port.sessions));
     } else if (more > 1) {
       events.push_back(
           fmt::format("{}: connected {} times, session {}", port.name, more, port.sessions));
+    }
+    if (more > 0 && !has_session(port.state)) {
+      events.push_back(fmt::format("{}: disconnected: {}", port.name, cause_of(port)));
+      told = true;
     }
     const bool entered = port.state != known.state || more > 0;
     if (entered && port.state == "running") events.push_back(running_text(port));

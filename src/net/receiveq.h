@@ -53,6 +53,7 @@ class ReceiveQueue {
     dry_ = false;
     have_ = ring_.take(*start_.memory, std::span(chains_).first(which.size()), arena_);
     for (std::size_t i = 0; i < have_; ++i) {
+      if (chains_[i].data == nullptr) continue;  // All its descriptors are empty.
       prefetch_for_write(chains_[i].data);
       prefetch_for_write(chains_[i].data + kCacheLine);
     }
@@ -208,6 +209,9 @@ class ReceiveQueue {
       room += capacity;
       ++buffers;
     }
+    // The ring takes kTakeMax buffers at once, and the driver may see all of a packet or nothing
+    // (NET-06): so no packet lies across that border.
+    if (done_ + buffers > virtio::kTakeMax) publish();
     scatter(burst, packet, buffers);
     done_ += buffers;
     return true;
@@ -216,7 +220,9 @@ class ReceiveQueue {
   // Spec: virtio 1.3, 5.1.6.4: each buffer but the last is filled completely (NET-06).
   void scatter(const packet::Burst& burst, const packet::Packet& packet, std::size_t buffers) {
     std::array<std::byte, kHeaderSizeMax> header{};
-    fill_header(header, packet.offload, static_cast<std::uint16_t>(buffers));
+    // Fields without a flag mean nothing: they are not passed on from one guest to another.
+    const packet::Offload marks = packet.offload.none() ? packet::Offload{} : packet.offload;
+    fill_header(header, marks, static_cast<std::uint16_t>(buffers));
     std::size_t at = 0;  // In header and frame together.
     const std::size_t end = header_size_ + packet.length;
     for (std::size_t i = 0; i < buffers; ++i) {
@@ -240,13 +246,7 @@ class ReceiveQueue {
   // Sees to it that `count` buffers beyond done_ are at hand.
   bool reserve(std::size_t count) {
     while (have_ - done_ < count) {
-      if (have_ == chains_.size()) {
-        flush();
-        std::copy(chains_.begin() + static_cast<std::ptrdiff_t>(done_),
-                  chains_.begin() + static_cast<std::ptrdiff_t>(have_), chains_.begin());
-        have_ -= done_;
-        done_ = 0;
-      }
+      if (have_ == chains_.size()) publish();
       const std::size_t more =
           ring_.take(*start_.memory, std::span(chains_).subspan(have_), arena_);
       if (more == 0) return false;
@@ -255,7 +255,16 @@ class ReceiveQueue {
     return true;
   }
 
-  // Gives back what is filled, in the portions the ring takes.
+  // Gives back what is filled before the burst ends, to make room.
+  void publish() {
+    flush();
+    std::copy(chains_.begin() + static_cast<std::ptrdiff_t>(done_),
+              chains_.begin() + static_cast<std::ptrdiff_t>(have_), chains_.begin());
+    have_ -= done_;
+    done_ = 0;
+  }
+
+  // Gives back what is filled, in the portions the ring takes. Where they meet, so do packets.
   void flush() {
     if (start_.log != nullptr) [[unlikely]]
       log_written();

@@ -92,7 +92,6 @@ void VhostUserPort::forget_negotiation() {
   features_ = {};
   guest_offloads_.reset();
   pair_limit_ = pairs_;
-  mtu_ = device_options_.mtu;
   filter_.reset();
   config_.set_announce(false);
   find_ready_queues();
@@ -104,6 +103,8 @@ void VhostUserPort::set_status(std::uint8_t status) {
 
 void VhostUserPort::session_over() {
   forget_negotiation();
+  // Not before: QEMU tells the MTU first and the features then.
+  mtu_ = device_options_.mtu;
   // Rings are disabled when the next front-end connects (vhost-user, "Ring states").
   for (std::uint16_t pair = 0; pair < pairs_; ++pair) {
     note(transmitqs_[pair].set_enabled(false));

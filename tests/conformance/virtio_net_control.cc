@@ -331,7 +331,7 @@ TEST_P(VirtioNetControl, AManyTimesWrappedQueueStillAnswers) {  // SEC-16
 }
 
 TEST_P(VirtioNetControl, RandomBytesInRandomPiecesNeverGoUnanswered) {
-  test::Random random(GetParam() + 1U);
+  test::Random random(static_cast<unsigned>(GetParam()) + 1U);
   for (int i = 0; i < 3000; ++i) {
     Command command(1 + random.below(40));
     for (auto& byte : command) byte = std::uint8_t(random.below(random.one_in(2) ? 8 : 256));

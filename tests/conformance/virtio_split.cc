@@ -168,7 +168,7 @@ TEST_F(VirtioSplit, SPL_06_TheDeviceNeverWritesTheDescriptorTable) {
 }
 
 // SPL-07, H19: the index is free-running and wraps; progress must not end at 65535.
-TEST_F(VirtioSplit, SPL_07_H19_200000ChainsPassEachOnceThroughEverySize) {
+TEST_F(VirtioSplit, SPL_07_H19_SEC_16_200000ChainsPassEachOnceThroughEverySize) {
   for (const std::uint32_t size : {1U, 2U, 256U, 32768U}) {
     Case c(guest_, size);
     std::uint32_t published = 0;

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "memory/shared.h"
 #include "support/raw_driver.h"
 #include "support/vhost_bench.h"
 #include "unit/memory/leaks.h"
@@ -206,7 +207,7 @@ TEST(VhostMessages, H12_TheOffsetOfARegionIsObeyed) {
   const auto& memory = *bench.backend->rings().environment().memory;
   for (const Window& window : windows) {
     for (const std::uint64_t at : {std::uint64_t{0}, window.size - 1}) {
-      const std::byte* place = memory.translate(memory::GuestAddress(window.guest + at), 1);
+      std::byte* const place = memory.translate(memory::GuestAddress(window.guest + at), 1);
       ASSERT_NE(place, nullptr);
       EXPECT_EQ(*place, static_cast<std::byte>((window.offset + at) % 251));
     }
@@ -330,8 +331,8 @@ TEST(VhostMessages, SEC_57_MemoryThatShrinksUnderARunningRingIsNoticed) {
   EXPECT_FALSE(bench.backend->memory_shrunk());
   ASSERT_EQ(::ftruncate(file.get(), 4096), 0);
   const auto& memory = *bench.backend->rings().environment().memory;
-  const std::byte* place = memory.translate(memory::GuestAddress(1U << 19), 1);
-  EXPECT_EQ(__atomic_load_n(place, __ATOMIC_RELAXED), std::byte{0});
+  std::byte* const place = memory.translate(memory::GuestAddress(1U << 19), 1);
+  EXPECT_EQ(memory::shared_at<std::uint8_t>(place)->snapshot(), 0);
   EXPECT_TRUE(bench.backend->memory_shrunk());
 }
 

@@ -113,7 +113,7 @@ TEST(VhostSessions, H28_RingsAreUsedWhereTheyWereAnnouncedLast) {
   for (int cycle = 0; cycle < 1000; ++cycle) {
     if (cycle == 2) leaks.emplace();  // By now each ring has its call target, which it keeps.
     bench.guest.allocate_from(FakeGuest::kBase);
-    const std::uint64_t buffer = bench.guest.allocate(64 + cycle % 3 * 4096);
+    const std::uint64_t buffer = bench.guest.allocate(64 + static_cast<unsigned>(cycle % 3) * 4096);
     const std::uint32_t rings = cycle % 2 == 0 ? 2 : 4;
     const std::uint32_t size = cycle % 3 == 0 ? 256 : 512;
     std::vector<std::unique_ptr<RawSplitDriver>> drivers;

@@ -101,7 +101,7 @@ def traffic(pair, flags="", seconds=2):
     back = left.iperf(right.ip, seconds, flags + " -R")
     require(forth > 1 and back > 1, f"TCP crawls: {forth:.1f} and {back:.1f} Mbit/s")
     totals = pair.sluice.settled()
-    require(totals.balance() == 0, f"packets are missing: {totals.describe()}")
+    require(totals.conserved(), f"packets are missing: {totals.describe()}")
     causes = totals.all_drops()
     return f"0 % ping loss, TCP {forth:.0f} and {back:.0f} Mbit/s" + (
         f", drops {causes}" if causes else ""

@@ -67,7 +67,7 @@ def check_same(counts, totals, names=("p0", "p1")):
             (totals.bytes(name, "to_driver"), port.rx_bytes, "bytes to the driver"),
         ):
             require(ours == theirs, f"{name}: {what}: sluice {ours}, testpmd {theirs}")
-    require(totals.balance() == 0, f"packets are missing: {totals.describe()}")
+    require(totals.conserved(), f"packets are missing: {totals.describe()}")
 
 
 def loop(pmd, sluice, seconds=0.4, sizes=SIZES):
@@ -167,7 +167,7 @@ def take_turns(rundir):
         pmd.kill() if turn % 2 else pmd.quit()
         totals = sluice.settled()
         require(totals.sum("from_driver") > before.sum("from_driver"), "nothing was counted")
-        require(totals.balance() == 0, f"packets are missing: {totals.describe()}")
+        require(totals.conserved(), f"packets are missing: {totals.describe()}")
         now = wait_for(lambda: _closed(sluice, files), 5, "sluice closes what a driver left")
         files = files or now
     sluice.stop()

@@ -41,6 +41,7 @@ class Totals:
 
     def __init__(self, document):
         self.ports = {port["name"]: port for port in document["stats"]}
+        self.forwarding = document["forwarding"]
 
     def packets(self, name, direction):
         return self.ports[name][direction]["packets"]
@@ -63,9 +64,18 @@ class Totals:
     def sum(self, direction):
         return sum(port[direction]["packets"] for port in self.ports.values())
 
-    def balance(self):
-        """Packets that came in less those that went out or were dropped: 0 between two ports."""
-        return self.sum("from_driver") - self.sum("to_driver") - sum(self.all_drops().values())
+    def conserved(self):
+        """Every packet is accounted for: taken, then offered to ports, then delivered or dropped.
+
+        A packet that is flooded is offered more than once.
+        """
+        forwarded, offers = self.forwarding["forwarded"], self.forwarding["offers"]
+        taken = forwarded + self._dropped("from_driver")
+        delivered = self.sum("to_driver") + self._dropped("to_driver")
+        return self.sum("from_driver") == taken and offers == delivered
+
+    def _dropped(self, direction):
+        return sum(sum(self.drops(name, direction).values()) for name in self.ports)
 
     def describe(self):
         lines = []
@@ -76,7 +86,7 @@ class Totals:
                 parts.append(f"{direction} {self.packets(name, direction)}")
                 parts.append(f"dropped {drops}" if drops else "")
             lines.append(" ".join(part for part in parts if part))
-        return "; ".join(lines)
+        return "; ".join(lines) + f"; {self.forwarding}"
 
 
 class Sluice:

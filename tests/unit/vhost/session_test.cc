@@ -11,6 +11,7 @@
 #include <span>
 #include <thread>
 
+#include "memory/shared.h"
 #include "support/raw_driver.h"
 #include "support/vhost_bench.h"
 #include "unit/memory/leaks.h"
@@ -211,8 +212,8 @@ TEST_F(SessionTest, SEC_57_MemoryThatShrinksEndsTheSession) {
   EXPECT_TRUE(session_->check_memory().has_value());
   ASSERT_EQ(::ftruncate(file.get(), 0), 0);
   const auto memory = bench_.device.queue(1).start.memory;
-  const std::byte* place = memory->translate(memory::GuestAddress(4096), 1);
-  EXPECT_EQ(__atomic_load_n(place, __ATOMIC_RELAXED), std::byte{0});  // As a worker would.
+  std::byte* const place = memory->translate(memory::GuestAddress(4096), 1);
+  EXPECT_EQ(memory::shared_at<std::uint8_t>(place)->snapshot(), 0);  // As a worker would.
   ASSERT_FALSE(session_->check_memory().has_value());
   EXPECT_EQ(session_->check_memory().error().code, ErrorCode::kMemoryShrunk);
   const Status status = session_->on_ready();

@@ -1,0 +1,166 @@
+// The command line of the built program: help, messages and exit codes.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "control/version.h"
+#include "run_program.h"
+
+namespace sluice::app {
+namespace {
+
+using Words = std::vector<std::string>;
+
+Words split(const std::string& line) {
+  std::istringstream stream(line);
+  Words words;
+  for (std::string word; stream >> word;) words.push_back(word);
+  return words;
+}
+
+class Help : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(Help, TeachesByASentenceAndExamplesAndFitsATerminal) {
+  Words words = split(GetParam());
+  words.push_back("--help");
+  const Outcome outcome = run_program(words);
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_EQ(outcome.err, "");
+  EXPECT_NE(outcome.out.find("Usage: sluice"), std::string::npos);
+  EXPECT_NE(outcome.out.find("Examples:\n  "), std::string::npos);
+  std::istringstream lines(outcome.out);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100U) << line;
+}
+
+INSTANTIATE_TEST_SUITE_P(EveryLevel, Help,
+                         ::testing::Values("", "run", "port", "port show", "queue", "queue show",
+                                           "fdb", "fdb show", "worker", "worker show", "stats",
+                                           "bench", "bench pair", "version"));
+
+struct Mistake {
+  const char* line;
+  int code;
+  const char* err;
+};
+
+class WrongCommandLine : public ::testing::TestWithParam<Mistake> {};
+
+TEST_P(WrongCommandLine, IsAnsweredByCauseAndCure) {
+  const Outcome outcome = run_program(split(GetParam().line));
+  EXPECT_EQ(outcome.code, GetParam().code);
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_EQ(outcome.err, GetParam().err);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Mistakes, WrongCommandLine,
+    ::testing::Values(
+        Mistake{"", 2,
+                "sluice: cannot understand the command line: sluice needs a command after it\n"
+                "  try: sluice --help\n"},
+        Mistake{"prt", 2,
+                "sluice: cannot understand the command line: sluice has no command 'prt'\n"
+                "  try: did you mean port?\n"},
+        Mistake{"port", 2,
+                "sluice: cannot understand the command line: sluice port needs a command after "
+                "it\n  try: sluice port --help\n"},
+        Mistake{"port list", 2,
+                "sluice: cannot understand the command line: sluice port has no command 'list'\n"
+                "  try: sluice port --help\n"},
+        Mistake{"port show a b", 2,
+                "sluice: cannot understand the command line: sluice port show does not expect "
+                "'b'\n  try: sluice port show --help\n"},
+        Mistake{"run --vhost-usr /a", 2,
+                "sluice: cannot understand the command line: sluice run has no option "
+                "'--vhost-usr'\n  try: did you mean --vhost-user?\n"},
+        Mistake{"run --workers", 2,
+                "sluice: cannot understand the command line: --workers needs a value\n"
+                "  try: sluice run --help\n"},
+        Mistake{"run --workers 1 --workers 2", 2,
+                "sluice: cannot understand the command line: --workers is given more than once\n"
+                "  try: sluice run --help\n"},
+        Mistake{"run", 2,
+                "sluice: cannot use the configuration: there are no ports\n"
+                "  try: add --vhost-user PATH for each port, or [[vhost_user]] to the file\n"},
+        Mistake{"run --vhost-user /a,queues=0 --workers 0", 2,
+                "sluice: cannot use the configuration: --workers: it cannot be \"0\"\n"
+                "  try: give a whole number from 1 to 256\n"
+                "sluice: cannot use the configuration: --vhost-user /a,queues=0: 'queues' cannot "
+                "be \"0\"\n  try: give a whole number from 1 to 127\n"},
+        Mistake{"run --vhost-user /a --vhost-user /b/a.sock", 2,
+                "sluice: cannot use the configuration: two ports are called 'a'\n"
+                "  try: give one of them another name=\n"},
+        Mistake{"run /nonexistent.toml", 2,
+                "sluice: cannot use the configuration: /nonexistent.toml: No such file or "
+                "directory\n"
+                "  try: give the path of a file that exists, or flags instead of a file\n"},
+        Mistake{"stats --watch vm0", 2,
+                "sluice: cannot understand the command line: --watch cannot be 'vm0'\n"
+                "  try: --watch=SECONDS from 0.1 to 3600, or PORT before --watch\n"},
+        Mistake{"stats --watch=0", 2,
+                "sluice: cannot understand the command line: --watch cannot be '0'\n"
+                "  try: --watch=SECONDS from 0.1 to 3600, or PORT before --watch\n"},
+        Mistake{"stats --control /nonexistent.sock", 3,
+                "sluice: cannot ask the running switch: /nonexistent.sock: no running process "
+                "serves this socket\n"
+                "  try: start one by `sluice run`, or name its socket by --control PATH\n"}));
+
+TEST(CommandLine, VersionIsPrintedByCommandAndByFlag) {
+  const std::string expected = "sluice " + std::string(control::kVersion) + "\n";
+  EXPECT_EQ(run_program({"version"}).out, expected);
+  EXPECT_EQ(run_program({"--version"}).out, expected);
+}
+
+TEST(CommandLine, FlagsBecomeAFileThatIsRightAndWinsNothingOverFlags) {
+  const TemporaryDirectory directory;
+  const Outcome printed =
+      run_program({"run", "--print-config", "--vhost-user", "/run/a.sock", "--vhost-user",
+                   "/run/b.sock,queues=2,client", "--workers", "2"});
+  EXPECT_EQ(printed.code, 0);
+  EXPECT_EQ(printed.out,
+            "\n[workers]\ncount = 2\n\n[[vhost_user]]\npath = \"/run/a.sock\"\n\n"
+            "[[vhost_user]]\npath = \"/run/b.sock\"\nqueues = 2\nclient = true\n");
+  const std::string file = directory / "sluice.toml";
+  std::ofstream(file) << printed.out;
+  const Outcome both =
+      run_program({"run", "--print-config", file, "--workers", "3", "--vhost-user", "/run/c.sock"});
+  EXPECT_EQ(both.code, 0);
+  EXPECT_NE(both.out.find("count = 3\n"), std::string::npos);
+  EXPECT_NE(both.out.find("/run/c.sock"), std::string::npos);
+  EXPECT_NE(both.out.find("/run/b.sock"), std::string::npos);
+}
+
+TEST(CommandLine, CheckStartsNothing) {
+  const TemporaryDirectory directory;
+  const Outcome outcome =
+      run_program({"run", "--check", "--vhost-user", directory / "a.sock", "--vhost-user",
+                   directory / "b.sock", "--control", directory / "c.sock"});
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_EQ(outcome.out.substr(0, 27), "the configuration is right\n");
+  for (const char* name : {"a.sock", "b.sock", "c.sock"}) {
+    EXPECT_FALSE(std::filesystem::exists(directory / name)) << name;
+  }
+}
+
+TEST(CommandLine, AMistakeInAFileIsNamedByLineAndColumn) {
+  const TemporaryDirectory directory;
+  const std::string file = directory / "sluice.toml";
+  std::ofstream(file) << "[[vhost_user]]\npath = '/a'\nqueues = 999\n";
+  const Outcome outcome = run_program({"run", "--check", file});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_EQ(outcome.err, "sluice: cannot use the configuration: " + file +
+                             ":3:10: 'queues' cannot be 999\n"
+                             "  try: give a whole number from 1 to 127\n");
+}
+
+TEST(CommandLine, AFullDiskIsAFailure) {
+  const std::string command = program_path() + " version > /dev/full 2> /dev/null";
+  const int status = std::system(command.c_str());
+  EXPECT_EQ(WEXITSTATUS(status), 1);
+}
+
+}  // namespace
+}  // namespace sluice::app

@@ -1,0 +1,117 @@
+// Sentences about what changed at the ports.
+#include "app/events.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "unit/control/fake_views.h"
+
+namespace sluice::app {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+class Events : public ::testing::Test {
+ protected:
+  Events() {
+    views_ = control::two_ports();
+    EXPECT_THAT(watcher_.look(views_), IsEmpty());
+  }
+  void connect() {
+    vm0().sessions += 1;
+    vm0().state = "connected";
+  }
+  fabric::PortView& vm0() { return views_.port_views[0]; }
+
+  control::FakeViews views_;
+  EventWatcher watcher_;
+};
+
+TEST_F(Events, NothingHappenedIsNoSentence) {
+  EXPECT_THAT(watcher_.look(views_), IsEmpty());
+}
+
+TEST_F(Events, AConnectionIsTold) {
+  connect();
+  EXPECT_THAT(watcher_.look(views_), ElementsAre("vm0: connected, session 1"));
+  EXPECT_THAT(watcher_.look(views_), IsEmpty());
+}
+
+TEST_F(Events, ADriverThatRunsIsToldWithWhatWasNegotiated) {
+  connect();
+  (void)watcher_.look(views_);
+  vm0().state = "running";
+  vm0().memory_bytes = std::uint64_t{1} << 30;
+  vm0().memory_regions = 2;
+  vm0().features = {"VERSION_1", "MQ"};
+  EXPECT_THAT(watcher_.look(views_),
+              ElementsAre("vm0: running: 1 queue pair, 1 GiB of memory in 2 regions, features "
+                          "VERSION_1 MQ"));
+}
+
+TEST_F(Events, TheEndOfASessionIsToldOnceWithItsCause) {
+  connect();
+  (void)watcher_.look(views_);
+  vm0().state = "listening";
+  vm0().last_error = "protocol error: unknown request (99)";
+  EXPECT_THAT(watcher_.look(views_),
+              ElementsAre("vm0: disconnected: protocol error: unknown request (99)"));
+  EXPECT_THAT(watcher_.look(views_), IsEmpty());
+}
+
+TEST_F(Events, ASessionThatEndsWithoutErrorWasClosedByTheOtherSide) {
+  connect();
+  (void)watcher_.look(views_);
+  vm0().state = "listening";
+  EXPECT_THAT(watcher_.look(views_),
+              ElementsAre("vm0: disconnected: the other side closed the connection"));
+}
+
+TEST_F(Events, AReconnectBetweenTwoLooksIsToldAsBoth) {
+  connect();
+  (void)watcher_.look(views_);
+  connect();
+  EXPECT_THAT(watcher_.look(views_),
+              ElementsAre("vm0: disconnected: the other side closed the connection",
+                          "vm0: connected, session 2"));
+}
+
+TEST_F(Events, ASessionThatCameAndWentBetweenTwoLooksIsToldWithItsCause) {
+  vm0().sessions = 1;
+  vm0().last_error = "protocol error: x";
+  EXPECT_THAT(watcher_.look(views_),
+              ElementsAre("vm0: connected, session 1", "vm0: disconnected: protocol error: x"));
+}
+
+TEST_F(Events, ManySessionsBetweenTwoLooksAreOneSentence) {
+  vm0().sessions = 500;
+  EXPECT_THAT(watcher_.look(views_),
+              ElementsAre("vm0: connected 500 times, session 500",
+                          "vm0: disconnected: the other side closed the connection"));
+}
+
+TEST_F(Events, AnErrorThatEndsNoSessionIsTold) {
+  connect();
+  (void)watcher_.look(views_);
+  vm0().last_error = "ring corrupt: loop";
+  EXPECT_THAT(watcher_.look(views_), ElementsAre("vm0: ring corrupt: loop"));
+}
+
+TEST_F(Events, AQueueThatBreaksIsToldOnceAndAgainIfItBreaksAgain) {
+  fabric::QueueView queue;
+  queue.kind = "transmitq";
+  queue.index = 1;
+  queue.state = "broken";
+  queue.error = "index jumped";
+  views_.queue_views["vm1"] = {queue};
+  EXPECT_THAT(watcher_.look(views_), ElementsAre("vm1: transmitq 1 is broken: index jumped"));
+  EXPECT_THAT(watcher_.look(views_), IsEmpty());
+  views_.queue_views["vm1"][0].state = "running";
+  EXPECT_THAT(watcher_.look(views_), IsEmpty());
+  views_.queue_views["vm1"][0].state = "broken";
+  EXPECT_THAT(watcher_.look(views_), ElementsAre("vm1: transmitq 1 is broken: index jumped"));
+}
+
+}  // namespace
+}  // namespace sluice::app

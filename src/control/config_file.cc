@@ -1,12 +1,12 @@
-// Walks a parsed TOML document along the tables of keys.h and collects what is wrong in it.
+// Walks a TOML document along the tables of keys.h and collects what is wrong in it.
 #include "control/config_file.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <toml++/toml.h>
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <iterator>
 #include <map>
 #include <utility>
@@ -14,6 +14,7 @@
 
 #include "control/keys.h"
 #include "control/nearest.h"
+#include "control/toml.h"
 
 namespace sluice::control {
 namespace {
@@ -23,34 +24,45 @@ constexpr std::array<std::string_view, 2> kSections = {"bridge", "workers"};
 constexpr std::array<std::string_view, 3> kPortTables = {"vhost_user", "generator", "sink"};
 constexpr std::string_view kPatches = "patches";
 
-// The value of a node as assign() takes it, ...
-Value value_of(const toml::node& node) {
-  if (const auto flag = node.value_exact<bool>()) return *flag;
-  if (const auto number = node.value_exact<std::int64_t>()) return *number;
-  if (const auto text = node.value_exact<std::string>()) return *text;
-  if (const toml::array* array = node.as_array()) {
-    std::vector<std::int64_t> numbers;
-    for (const toml::node& item : *array) {
-      const auto number = item.value_exact<std::int64_t>();
-      if (!number) return std::monostate{};
-      numbers.push_back(*number);
-    }
-    return numbers;
+// A value as assign() takes it, ...
+Value value_of(const TomlValue& node) {
+  switch (node.kind) {
+    case TomlValue::Kind::kBoolean: return node.boolean;
+    case TomlValue::Kind::kInteger: return node.integer;
+    case TomlValue::Kind::kText: return node.text;
+    case TomlValue::Kind::kList: break;
+    default: return std::monostate{};
   }
-  return std::monostate{};
+  std::vector<std::int64_t> numbers;
+  for (const TomlValue& item : node.items) {
+    if (item.kind != TomlValue::Kind::kInteger) return std::monostate{};
+    numbers.push_back(item.integer);
+  }
+  return numbers;
 }
 
-// ... and how a message shows it.
-std::string text_of(const toml::node& node) {
-  if (const auto flag = node.value_exact<bool>()) return *flag ? "true" : "false";
-  if (const auto number = node.value_exact<std::int64_t>()) return fmt::format("{}", *number);
-  if (const auto text = node.value_exact<std::string>()) return excerpt(*text);
-  switch (node.type()) {
-    case toml::node_type::table: return "a table";
-    case toml::node_type::array: return "this list";
-    case toml::node_type::floating_point: return "a number with a fraction";
-    default: return "a date or time";
+// ... and as a message shows it.
+std::string text_of(const TomlValue& node) {
+  switch (node.kind) {
+    case TomlValue::Kind::kBoolean: return node.boolean ? "true" : "false";
+    case TomlValue::Kind::kInteger: return fmt::format("{}", node.integer);
+    case TomlValue::Kind::kText: return excerpt(node.text);
+    case TomlValue::Kind::kFraction: return "a number with a fraction";
+    case TomlValue::Kind::kDate: return "a date or time";
+    case TomlValue::Kind::kList: return "this list";
+    case TomlValue::Kind::kTable: return "a table";
   }
+  return "";
+}
+
+bool is_table(const TomlValue& node) {
+  return node.kind == TomlValue::Kind::kTable;
+}
+
+// The text of an item of a pair; empty if it is none.
+std::string_view text_at(const TomlValue& list, std::size_t index) {
+  return list.items[index].kind == TomlValue::Kind::kText ? list.items[index].text
+                                                          : std::string_view();
 }
 
 bool contains(std::span<const std::string_view> names, std::string_view name) {
@@ -61,7 +73,7 @@ class Reader {
  public:
   explicit Reader(std::string_view name) : name_(name) {}
 
-  void read(const toml::table& root);
+  void read(const TomlValue& root);
   [[nodiscard]] Config& config() { return config_; }
   [[nodiscard]] Problems problems() const {
     Problems list;
@@ -70,31 +82,30 @@ class Reader {
   }
 
  private:
-  void report(const toml::source_region& at, std::string cause, std::string cure) {
-    const std::pair place(at.begin.line, at.begin.column);
-    problems_.emplace(place, Problem{fmt::format("{}:{}:{}", name_, place.first, place.second),
-                                     std::move(cause), std::move(cure)});
+  void report(TextPlace at, std::string cause, std::string cure) {
+    problems_.emplace(at, Problem{fmt::format("{}:{}:{}", name_, at.line, at.column),
+                                  std::move(cause), std::move(cure)});
     if (problems_.size() > kProblemsMax) problems_.erase(std::prev(problems_.end()));
   }
 
-  void read_section(std::string_view section, const toml::table& table);
-  void read_top_level(const toml::key& key, const toml::node& node);
-  void read_patches(const toml::node& node);
-  void unknown_config_key(const toml::key& key, std::string_view section);
+  void read_section(std::string_view section, const TomlValue& table);
+  void read_top_level(const std::string& key, const TomlValue& node);
+  void read_patches(const TomlValue& node);
+  void unknown_config_key(const std::string& name, TextPlace at, std::string_view section);
 
   template <class T>
-  void read_ports(std::string_view table, const toml::node& node, std::span<const Key<T>> keys,
+  void read_ports(std::string_view table, const TomlValue& node, std::span<const Key<T>> keys,
                   std::vector<T>& ports);
 
   // Reads one key of a table; false if the tables of keys do not have it.
   template <class T, class Belongs>
-  bool read_key(const toml::key& name, const toml::node& node, std::span<const Key<T>> keys,
+  bool read_key(const std::string& name, const TomlValue& node, std::span<const Key<T>> keys,
                 T& target, Belongs belongs) {
     for (const auto& key : keys) {
-      if (key.setting.name != name.str() || !belongs(key.setting)) continue;
+      if (key.setting.name != name || !belongs(key.setting)) continue;
       auto fault =
           assign(key.setting, key.slot(target), value_of(node), text_of(node), Form::kFile);
-      if (fault) report(node.source(), std::move(fault->cause), std::move(fault->cure));
+      if (fault) report(node.place, std::move(fault->cause), std::move(fault->cure));
       return true;
     }
     return false;
@@ -102,25 +113,24 @@ class Reader {
 
   std::string_view name_;
   Config config_;
-  // By line and column: toml++ hands out keys in alphabetical order.
-  std::multimap<std::pair<toml::source_index, toml::source_index>, Problem> problems_;
+  std::multimap<TextPlace, Problem> problems_;  // In the order of the file.
 };
 
-void Reader::read(const toml::table& root) {
-  for (const auto& [key, node] : root) {
-    if (!contains(kSections, key.str())) {
+void Reader::read(const TomlValue& root) {
+  for (const auto& [key, node] : root.members) {
+    if (!contains(kSections, key)) {
       read_top_level(key, node);
-    } else if (const toml::table* table = node.as_table()) {
-      read_section(key.str(), *table);
+    } else if (is_table(node)) {
+      read_section(key, node);
     } else {
-      report(node.source(), fmt::format("'{}' cannot be {}", key.str(), text_of(node)),
-             fmt::format("begin a table by a line [{}]", key.str()));
+      report(node.place, fmt::format("'{}' cannot be {}", key, text_of(node)),
+             fmt::format("begin a table by a line [{}]", key));
     }
   }
 }
 
-void Reader::read_top_level(const toml::key& key, const toml::node& node) {
-  const std::string_view name = key.str();
+void Reader::read_top_level(const std::string& key, const TomlValue& node) {
+  const std::string_view name = key;
   if (name == "vhost_user") {
     read_ports(name, node, vhost_user_keys(), config_.fabric.vhost_user);
   } else if (name == "generator") {
@@ -131,22 +141,21 @@ void Reader::read_top_level(const toml::key& key, const toml::node& node) {
     read_patches(node);
   } else if (!read_key(key, node, config_keys(), config_,
                        [](const Setting& s) { return s.section.empty(); })) {
-    unknown_config_key(key, "");
+    unknown_config_key(key, node.key_place, "");
   }
 }
 
-void Reader::read_section(std::string_view section, const toml::table& table) {
-  for (const auto& [key, node] : table) {
+void Reader::read_section(std::string_view section, const TomlValue& table) {
+  for (const auto& [key, node] : table.members) {
     if (!read_key(key, node, config_keys(), config_,
                   [&](const Setting& s) { return s.section == section; })) {
-      unknown_config_key(key, section);
+      unknown_config_key(key, node.key_place, section);
     }
   }
 }
 
 // A key in the wrong table is the commonest mistake of TOML: say where it belongs.
-void Reader::unknown_config_key(const toml::key& key, std::string_view section) {
-  const std::string_view name = key.str();
+void Reader::unknown_config_key(const std::string& name, TextPlace at, std::string_view section) {
   std::vector<std::string_view> here;
   std::string cure;
   for (const auto& row : config_keys()) {
@@ -167,75 +176,82 @@ void Reader::unknown_config_key(const toml::key& key, std::string_view section) 
                         : fmt::format("did you mean '{}'?", near);
   }
   const std::string in = section.empty() ? "" : fmt::format(" in [{}]", section);
-  report(key.source(), fmt::format("there is no key {}{}", excerpt(name), in), std::move(cure));
+  report(at, fmt::format("there is no key {}{}", excerpt(name), in), std::move(cure));
 }
 
 template <class T>
-void Reader::read_ports(std::string_view table, const toml::node& node,
-                        std::span<const Key<T>> keys, std::vector<T>& ports) {
-  const toml::array* array = node.as_array();
-  const bool tables = array != nullptr && std::ranges::all_of(*array, [](const toml::node& item) {
-                        return item.is_table();
-                      });
+void Reader::read_ports(std::string_view table, const TomlValue& node, std::span<const Key<T>> keys,
+                        std::vector<T>& ports) {
+  const bool tables =
+      node.kind == TomlValue::Kind::kList && std::ranges::all_of(node.items, is_table);
   if (!tables) {
-    report(node.source(), fmt::format("'{}' cannot be {}", table, text_of(node)),
+    report(node.place, fmt::format("'{}' cannot be {}", table, text_of(node)),
            fmt::format("begin each port by a line [[{}]] with two brackets", table));
     return;
   }
-  for (const toml::node& item : *array) {
+  for (const TomlValue& item : node.items) {
     T& port = ports.emplace_back();
-    for (const auto& [key, value] : *item.as_table()) {
+    for (const auto& [key, value] : item.members) {
       if (read_key(key, value, keys, port, [](const Setting&) { return true; })) continue;
       std::vector<std::string_view> names;
       for (const auto& row : keys) names.push_back(row.setting.name);
-      const std::string_view near = nearest(key.str(), names);
-      report(key.source(), fmt::format("there is no key {} in [[{}]]", excerpt(key.str()), table),
+      const std::string_view near = nearest(key, names);
+      report(value.key_place, fmt::format("there is no key {} in [[{}]]", excerpt(key), table),
              near.empty() ? fmt::format("the keys are {}", fmt::join(names, ", "))
                           : fmt::format("did you mean '{}'?", near));
     }
   }
 }
 
-void Reader::read_patches(const toml::node& node) {
-  const auto refuse = [this](const toml::node& at) {
-    report(at.source(), fmt::format("'{}' cannot be {}", kPatches, text_of(at)),
+void Reader::read_patches(const TomlValue& node) {
+  const auto refuse = [this](const TomlValue& value) {
+    report(value.place, fmt::format("'{}' cannot be {}", kPatches, text_of(value)),
            "give pairs of port names, such as [[\"vm0\", \"vm1\"]]");
   };
-  const toml::array* pairs = node.as_array();
-  if (pairs == nullptr) return refuse(node);
-  for (const toml::node& item : *pairs) {
-    const toml::array* pair = item.as_array();
-    if (pair == nullptr || pair->size() != 2) {
-      refuse(item);
-      continue;
-    }
-    const auto first = pair->get(0)->value_exact<std::string>();
-    const auto second = pair->get(1)->value_exact<std::string>();
-    if (first && second && valid_port_name(*first) && valid_port_name(*second)) {
-      config_.fabric.patches.emplace_back(*first, *second);
+  if (node.kind != TomlValue::Kind::kList) return refuse(node);
+  for (const TomlValue& pair : node.items) {
+    const bool two = pair.kind == TomlValue::Kind::kList && pair.items.size() == 2;
+    if (two && valid_port_name(text_at(pair, 0)) && valid_port_name(text_at(pair, 1))) {
+      config_.fabric.patches.emplace_back(text_at(pair, 0), text_at(pair, 1));
     } else {
-      refuse(item);
+      refuse(pair);
     }
   }
 }
 
-std::expected<toml::table, Problem> parse_toml(std::string_view text, std::string_view name) {
-  // toml++ as Debian ships it reports by exception; it ends here.
-  try {
-    return toml::parse(text, name);
-  } catch (const toml::parse_error& error) {
-    const auto at = error.source().begin;
-    return std::unexpected(Problem{fmt::format("{}:{}:{}", name, at.line, at.column),
-                                   std::string(error.description()),
-                                   "sluice.toml(5) shows what the file looks like"});
+// The node at a place of check(), such as "vhost_user[1].name" or "workers.cores"; null if the
+// file does not have it.
+const TomlValue* find_node(const TomlValue& root, std::string_view place) {
+  const TomlValue* node = &root;
+  while (!place.empty()) {
+    const std::size_t end = std::min(place.find_first_of(".["), place.size());
+    const auto member = node->members.find(place.substr(0, end));
+    if (member == node->members.end()) return nullptr;
+    node = &member->second;
+    place.remove_prefix(end);
+    if (place.starts_with('[')) {
+      std::size_t index = 0;
+      const auto [stop, error] =
+          std::from_chars(place.data() + 1, place.data() + place.size(), index);
+      if (error != std::errc{} || index >= node->items.size()) return nullptr;
+      node = &node->items[index];
+      place.remove_prefix(static_cast<std::size_t>(stop - place.data()) + 1);
+    }
+    if (place.starts_with('.')) place.remove_prefix(1);
   }
+  return node;
 }
 
 }  // namespace
 
 std::expected<Config, Problems> parse_config(std::string_view text, std::string_view name) {
-  const auto root = parse_toml(text, name);
-  if (!root) return std::unexpected(Problems{root.error()});
+  const auto root = parse_toml(text);
+  if (!root) {
+    const TomlError& error = root.error();
+    return std::unexpected(
+        Problems{{fmt::format("{}:{}:{}", name, error.place.line, error.place.column), error.cause,
+                  error.cure}});
+  }
   Reader reader(name);
   reader.read(*root);
   Problems problems = reader.problems();
@@ -244,16 +260,15 @@ std::expected<Config, Problems> parse_config(std::string_view text, std::string_
 }
 
 void find_places(Problems& problems, std::string_view text, std::string_view name) {
-  const auto root = parse_toml(text, name);
+  const auto root = parse_toml(text);
   for (Problem& problem : problems) {
-    std::string place = std::exchange(problem.where, "");
+    const std::string place = std::exchange(problem.where, "");
     if (!root || place.empty()) continue;
     // A key that is not written (the name derived from the path, say) stands for its table.
-    auto node = root->at_path(place);
-    if (!node) node = root->at_path(place.substr(0, place.rfind('.')));
-    if (!node) continue;
-    const auto at = node.node()->source().begin;
-    problem.where = fmt::format("{}:{}:{}", name, at.line, at.column);
+    const TomlValue* node = find_node(*root, place);
+    if (node == nullptr) node = find_node(*root, place.substr(0, place.rfind('.')));
+    if (node == nullptr || node == &*root) continue;
+    problem.where = fmt::format("{}:{}:{}", name, node->place.line, node->place.column);
   }
 }
 

@@ -48,7 +48,7 @@ class FabricViews final : public Views {
 };
 
 /// Most learned addresses in one reply; a larger table is cut and says so.
-inline constexpr std::size_t kFdbShownMax = 65536;
+inline constexpr std::size_t kFdbShownMax = 16384;
 
 [[nodiscard]] Json to_json(const fabric::PortView& port);
 [[nodiscard]] Json to_json(const fabric::PortStats& stats);

@@ -150,7 +150,10 @@ TEST_F(Run, CountersGoOnWhileHostileClientsHoldTheControlSocket) {
     return reply["stats"][0]["to_driver"]["packets"].get<std::uint64_t>();
   };
   const std::uint64_t before = delivered();
-  EXPECT_GT(delivered(), before);
+  // A busy machine may give the worker no time between two questions.
+  std::uint64_t now = before;
+  for (int i = 0; i < 50 && now == before; ++i) now = delivered();
+  EXPECT_GT(now, before);
   program.signal(SIGTERM);
   EXPECT_EQ(program.wait(), 0);
   EXPECT_EQ(program.err().find("not accounted for"), std::string::npos) << program.err();

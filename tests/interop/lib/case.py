@@ -10,7 +10,7 @@ import traceback
 from dataclasses import dataclass
 from typing import Callable
 
-from .process import Failure, RunDir, Unavailable, end_all
+from .process import Failure, RunDir, Unavailable, end_all, patient
 
 LIMIT_SECONDS = 60
 
@@ -54,10 +54,8 @@ def _time_limit(seconds):
     def over(_number, _frame):
         raise _OutOfTime
 
-    # Emulated guests on a busy machine are slow for reasons which are not the product's.
-    seconds *= min(3.0, max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)))
     before = signal.signal(signal.SIGALRM, over)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    signal.setitimer(signal.ITIMER_REAL, patient(seconds))
     try:
         yield
     finally:

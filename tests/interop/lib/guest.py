@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass, field
 
 from .image import guest_image
-from .process import Child, Failure, readable, require, wait_for
+from .process import Child, Failure, patient, readable, require, wait_for
 
 # The guests' features by bit, as /sys/class/net/eth0/device/features shows them.
 FEATURES = {
@@ -122,7 +122,7 @@ class Guest:
 
     def _connect(self, kind):
         channel = socket.socket(socket.AF_UNIX)
-        channel.settimeout(20)
+        channel.settimeout(patient(20))
 
         def connected():
             if not self.child.running():
@@ -144,7 +144,7 @@ class Guest:
 
     def _answer(self, first_word, seconds, what):
         """The words after `first_word` of the line that begins with it; others are passed over."""
-        end = time.monotonic() + seconds
+        end = time.monotonic() + patient(seconds)
         while True:
             line, newline, rest = self._received.partition(b"\n")
             if newline:

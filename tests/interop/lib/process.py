@@ -35,9 +35,15 @@ def require(good, text):
         raise Failure(text)
 
 
+def patient(seconds):
+    """A time limit, longer on a machine which is busy with other things: they slow emulated guests
+    and busy threads for reasons that are not the product's."""
+    return seconds * min(4.0, max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)))
+
+
 def wait_for(probe, seconds, what, pause=0.02):
     """Waits until probe() returns something true and returns it; a Failure after `seconds`."""
-    end = time.monotonic() + seconds
+    end = time.monotonic() + patient(seconds)
     while True:
         value = probe()
         if value:
@@ -140,13 +146,13 @@ class Child:
     def kill(self):
         """Ends it at once, as a crash would."""
         self.signal(signal.SIGKILL)
-        self._reap(5)
+        self._reap(patient(5))
 
     def terminate(self, seconds=10):
         """Asks it to end; returns its exit status. A Failure if it had to be killed."""
         self.signal(signal.SIGTERM)
         try:
-            return self._reap(seconds)
+            return self._reap(patient(seconds))
         except subprocess.TimeoutExpired as error:
             self.kill()
             raise Failure(f"{self.name} did not end {seconds} s after SIGTERM") from error
@@ -192,7 +198,7 @@ class Dialogue(Child):
 
     def expect(self, text, seconds, start=0):
         """The output from `start` to the end of `text`, once that has appeared."""
-        end = time.monotonic() + seconds
+        end = time.monotonic() + patient(seconds)
         with self._changed:
             while True:
                 at = self._text.find(text, start)
@@ -233,7 +239,7 @@ def run(argv, seconds=20, check=True):
     try:
         done = subprocess.run(
             argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
-            timeout=seconds, check=False,
+            timeout=patient(seconds), check=False,
         )
     except FileNotFoundError as error:
         raise Unavailable(f"{argv[0]} is not on this machine") from error

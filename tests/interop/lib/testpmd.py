@@ -5,7 +5,7 @@ import subprocess
 import time
 from dataclasses import dataclass, field
 
-from .process import Dialogue, Failure, require
+from .process import Dialogue, Failure, patient, require
 
 PROMPT = "testpmd> "
 BINARY = "dpdk-testpmd"
@@ -152,7 +152,7 @@ class Testpmd(Dialogue):
         self.type("stop")
         self.type("quit")
         try:
-            self._reap(seconds)
+            self._reap(patient(seconds))
         except subprocess.TimeoutExpired as error:
             self.kill()
             raise Failure(f"{self.name} did not quit within {seconds} s") from error

@@ -31,7 +31,7 @@ template <virtio::DeviceRing Ring>
 class TransmitQueue {
  public:
   TransmitQueue(const QueueStart& start, const QueueOptions& options, DirectionCounters& counters)
-      : ring_(start.ring),
+      : ring_(readable_only(start.ring)),
         start_(start),
         rules_(OffloadRules::from_driver(start.features)),
         header_size_(static_cast<std::uint32_t>(header_size(start.features))),
@@ -77,6 +77,11 @@ class TransmitQueue {
   [[nodiscard]] Ring& ring() { return ring_; }
 
  private:
+  [[nodiscard]] static virtio::RingConfig readable_only(virtio::RingConfig config) {
+    config.readable_only = true;
+    return config;
+  }
+
   // Makes a packet of each chain; what is in the copies is looked at later.
   void copy_heads(std::span<const virtio::Chain> chains, packet::Burst& burst) {
     const std::uint32_t header_size = header_size_;

@@ -160,12 +160,17 @@ class alignas(kCacheLine) VhostQueue : public VhostQueueBase {
     view.avail = stopped_at_.avail;
     view.used = stopped_at_.used;
     if (!holds_path_) return {};
-    TRY(lock.lock_for_control(std::chrono::milliseconds{20}));
     view.path = path_.name();
-    view.avail = path_.position().avail;
-    view.used = path_.position().used;
-    lock.unlock();
-    return {};
+    // Only a look: it must not keep workers out, or each would cost a burst of packets.
+    for (int attempt = 0; attempt < 1000; ++attempt) {
+      if (!lock.try_lock()) continue;
+      const virtio::RingPosition position = path_.position();
+      lock.unlock();
+      view.avail = position.avail;
+      view.used = position.used;
+      return {};
+    }
+    return fail(ErrorCode::kTimeout, "a worker is busy with the queue");
   }
 
  private:

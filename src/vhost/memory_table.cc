@@ -57,6 +57,8 @@ Result<MemoryPointer> memory_replaced(const MemoryPointer& now,
 
 Result<MemoryPointer> memory_added(const MemoryPointer& now, const MemoryRegion& region,
                                    const UniqueFd& fd) {
+  // QEMU 7.2 adds each region once for every queue pair.
+  if (find_same(now, record_of(region), fd.get()) != nullptr) return now;
   std::vector<RegionPointer> next = regions_of(now);
   if (next.size() >= memory::GuestMemory::kMaxRegions) {
     return fail(ErrorCode::kOutOfRange, "too many memory regions");

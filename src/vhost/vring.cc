@@ -136,6 +136,7 @@ std::uint32_t RingSet::stop(std::size_t index) {
     ring.base = encode(*ring.paused_at, packed());
     ring.paused_at.reset();
   }
+  if (!ring.base && ring.left_at) return *ring.left_at;
   return ring.base.value_or(encode(base_position(ring), packed()));
 }
 
@@ -155,9 +156,11 @@ void RingSet::set_call(std::size_t index, std::shared_ptr<net::Notifier> call, b
 
 void RingSet::reset() {
   for (std::size_t i = 0; i < count(); ++i) {
-    stop(i);
+    const std::uint32_t left_at = stop(i);
     enable(i, false);
     Vring fresh;
+    // QEMU 7.2 resets the device before it asks where the rings stand (live migration).
+    fresh.left_at = left_at;
     fresh.call = std::move(at(i).call);
     fresh.error = std::move(at(i).error);
     fresh.call_is_fd = at(i).call_is_fd;

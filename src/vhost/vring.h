@@ -45,6 +45,7 @@ struct Vring {
   bool has_addresses = false;
   std::optional<memory::GuestAddress> log_used;   // SET_VRING_ADDR with the log flag.
   std::optional<std::uint32_t> base;              // As SET_VRING_BASE or our own stop left it.
+  std::optional<std::uint32_t> left_at;           // Where the last reset stopped it.
   std::optional<virtio::RingPosition> paused_at;  // Where we stopped it ourselves.
 
   std::shared_ptr<EventFd> kick;

@@ -95,13 +95,14 @@ Status ChainReader::add_split_table(std::uint64_t address, std::uint32_t bytes) 
   return fail(ErrorCode::kRingCorrupt, "an indirect table has a loop");
 }
 
-Status ChainReader::add_packed_table(std::uint64_t address, std::uint32_t bytes) {
+Status ChainReader::add_packed_table(std::uint64_t address, std::uint32_t bytes,
+                                     bool readable_only) {
   TRY(check_table(address, bytes));
   for (std::uint32_t offset = 0; offset < bytes; offset += sizeof(pvirtq_desc)) {
     std::array<std::byte, 16> raw;
     TRY(read_entry(address + offset, raw));
     const auto entry = std::bit_cast<pvirtq_desc>(raw);
-    TRY(add(entry.addr, entry.len, (entry.flags & kDescWrite) != 0));
+    TRY(add(entry.addr, entry.len, !readable_only && (entry.flags & kDescWrite) != 0));
   }
   return {};
 }

@@ -38,7 +38,9 @@ class ChainReader {
   Status add_split_table(std::uint64_t address, std::uint32_t bytes);
 
   /// The same, packed format: entries in sequence, only WRITE has a meaning (2.8.8).
-  Status add_packed_table(std::uint64_t address, std::uint32_t bytes);
+  /// With `readable_only` WRITE has none either: DPDK's driver leaves stale ones in the tables of
+  /// its transmitqs, where nothing is writable anyway.
+  Status add_packed_table(std::uint64_t address, std::uint32_t bytes, bool readable_only = false);
 
   /// Fills in everything about segments; id and slots are the ring's.
   void finish(Chain& chain) const;

@@ -65,8 +65,6 @@ class PackedDeviceRing {
     bool single = false;
     if constexpr (kOrder == Order::kInOrder) single = one_entry && done.size() > 1;
     if (config_.used_record != nullptr) record_batch(done, single);
-    if (config_.log != nullptr) [[unlikely]]
-      log_used(done, single);
     PackedPosition end = used_;
     end.advance(done.front().slots, layout_.size());
     std::uint32_t slots = done.front().slots;
@@ -76,6 +74,10 @@ class PackedDeviceRing {
       slots += chain.slots;
     }
     write_used(used_, single ? done.back() : done.front());  // C: publishes all (PKD-15).
+    // After the write: the front-end clears a bit before it copies the page, so a page that is
+    // written after its mark could be missed.
+    if (config_.log != nullptr) [[unlikely]]
+      log_used(done, single);
     used_ = end;
     held_slots_ -= slots;
     held_ -= done.size();
@@ -212,7 +214,7 @@ class PackedDeviceRing {
           return fail(ErrorCode::kRingCorrupt, "an indirect descriptor is part of a list");
         }
         if (!config_.indirect) ++oddities_.indirect_not_negotiated;
-        return reader.add_packed_table(address, tail.len);
+        return reader.add_packed_table(address, tail.len, config_.readable_only);
       }
       TRY(reader.add(address, tail.len, (tail.flags & kDescWrite) != 0));
       if ((tail.flags & kDescNext) == 0) return {};

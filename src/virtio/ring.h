@@ -86,9 +86,10 @@ struct RingConfig {
   bool event_idx = false;
   bool indirect = false;
   // Device side only:
-  UsedPositionRecord* used_record = nullptr;     // Packed; null if nobody wants it.
-  const memory::DirtyLog* log = nullptr;         // Null unless VHOST_F_LOG_ALL.
-  const memory::GuestMemory* memory = nullptr;   // For the log.
+  bool readable_only = false;                   // A transmitq: no buffer of it has a writable part.
+  UsedPositionRecord* used_record = nullptr;    // Packed; null if nobody wants it.
+  const memory::DirtyLog* log = nullptr;        // Null unless VHOST_F_LOG_ALL.
+  const memory::GuestMemory* memory = nullptr;  // For the log.
   std::optional<memory::GuestAddress> log_used;  // Split: where used-ring writes are logged.
 };
 

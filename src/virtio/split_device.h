@@ -90,9 +90,11 @@ class SplitDeviceRing {
       }
     }
     used_idx_ = static_cast<std::uint16_t>(first + done.size());
+    layout_.used_idx().store_release(used_idx_);  // C, pairs with D
+    // After the write: the front-end clears a bit before it copies the page (vhost-user,
+    // "Migration"), so a page that is written after its mark could be missed.
     if (config_.log != nullptr) [[unlikely]]
       log_used(first, done.size());
-    layout_.used_idx().store_release(used_idx_);  // C, pairs with D
   }
 
   bool should_notify() {

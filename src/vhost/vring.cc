@@ -156,11 +156,13 @@ void RingSet::set_call(std::size_t index, std::shared_ptr<net::Notifier> call, b
 
 void RingSet::reset() {
   for (std::size_t i = 0; i < count(); ++i) {
+    const bool stood = at(i).running || at(i).paused_at || at(i).base || at(i).left_at;
     const std::uint32_t left_at = stop(i);
     enable(i, false);
     Vring fresh;
-    // QEMU 7.2 resets the device before it asks where the rings stand (live migration).
-    fresh.left_at = left_at;
+    // QEMU 7.2 resets the device before it asks where the rings stand (live migration). A ring that
+    // stood nowhere has no such answer: its start depends on features that are yet to come.
+    if (stood) fresh.left_at = left_at;
     fresh.call = std::move(at(i).call);
     fresh.error = std::move(at(i).error);
     fresh.call_is_fd = at(i).call_is_fd;

@@ -328,6 +328,34 @@ TEST_F(VhostUserRings, ResetDeviceStopsAndDisablesEverythingAndKeepsMemory) {
   }
 }
 
+// QEMU 7.2 has one vhost device a queue pair, and may reset after it stopped the first of them.
+TEST_F(VhostUserRings, PositionsCanStillBeAskedForAfterAReset) {
+  ASSERT_TRUE(bench_.negotiate(kVersion1Bit));
+  ASSERT_TRUE(bench_.start_ring(kQueue, *driver_, 0));
+  EXPECT_EQ(bench_.device.serve(kQueue), 3U);
+  ASSERT_TRUE(bench_.accepted(Message(Request::kResetDevice)));
+  ASSERT_TRUE(bench_.accepted(Message(Request::kResetDevice)));
+  EXPECT_EQ(bench_.stop_ring(kQueue), 3U);
+  EXPECT_EQ(bench_.stop_ring(kQueue), 3U);
+  // But a ring that starts without a base starts afresh.
+  RawSplitDriver fresh(bench_.guest, DriverOptions{.size = 16});
+  post(fresh, 2);
+  ASSERT_TRUE(bench_.accepted(features(kVersion1Bit)));
+  ASSERT_TRUE(bench_.accepted(num()));
+  ASSERT_TRUE(bench_.accepted(VhostBench::addresses(kQueue, fresh.config(), bench_.guest)));
+  ASSERT_TRUE(send_kick());
+  EXPECT_EQ(bench_.device.queue(kQueue).start.ring.position.avail, 0);
+  EXPECT_EQ(bench_.device.serve(kQueue), 2U);
+}
+
+// virtio-user resets first, before any feature is known.
+TEST_F(VhostUserRings, APackedRingThatNeverRanStandsAtItsStartAlsoAfterAReset) {
+  ASSERT_TRUE(bench_.greet());
+  ASSERT_TRUE(bench_.accepted(VhostBench::number(Request::kSetStatus, 0)));
+  ASSERT_TRUE(bench_.accepted(features(kPackedFeatures)));
+  EXPECT_EQ(bench_.stop_ring(kQueue), 0x8000'8000U);
+}
+
 TEST_F(VhostUserRings, ResetOwnerDisablesAllRings) {
   ASSERT_TRUE(bench_.negotiate(kVersion1Bit));
   ASSERT_TRUE(bench_.start_ring(kQueue, *driver_, 0));

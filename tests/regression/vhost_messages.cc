@@ -300,6 +300,20 @@ TEST(VhostMessages, FiveHundredAndNineRegionsAndNotOneMore) {
   EXPECT_EQ(bench.backend->view().memory_regions, 0U);
 }
 
+// QEMU 7.2 adds each region once for every queue pair.
+TEST(VhostMessages, TheSameRegionAddedTwiceIsOneRegion) {
+  VhostBench bench;
+  ASSERT_TRUE(bench.greet());
+  for (int pair = 0; pair < 2; ++pair) {
+    Message add = Message(Request::kAddMemReg).add(vhost::SingleRegion{0, bench.region(0)});
+    EXPECT_TRUE(bench.accepted(VhostBench::with_fd(std::move(add), copy_of(bench.guest.fd()))));
+  }
+  EXPECT_EQ(bench.backend->view().memory_regions, 1U);
+  // Another file at the same addresses is another region, and overlaps.
+  Message add = Message(Request::kAddMemReg).add(vhost::SingleRegion{0, bench.region(0)});
+  EXPECT_FALSE(bench.accepted(VhostBench::with_fd(std::move(add), memfd(FakeGuest::kDefaultSize))));
+}
+
 TEST(VhostMessages, ARingWhoseRegionGoesStopsAndReturnsWithIt) {
   VhostBench bench;
   RawSplitDriver driver(bench.guest, DriverOptions{.size = 16});

@@ -4,7 +4,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <utility>
+
 #include "app/table.h"
+#include "net/drop.h"
 
 namespace sluice::app {
 namespace {
@@ -53,9 +56,26 @@ std::vector<std::string> EventWatcher::look(const control::Views& views) {
     known.sessions = port.sessions;
     known.state = port.state;
     known.last_error = port.last_error;
+    known.mac = port.mac;
     look_at_queues(views, port.name, known, events);
   }
+  look_at_sources(views, events);
   return events;
+}
+
+// A guest whose address is not its port's `mac`: told once a session, and counted ever after.
+void EventWatcher::look_at_sources(const control::Views& views, std::vector<std::string>& events) {
+  constexpr auto kCause = static_cast<std::size_t>(net::DropCause::kSourceFilter);
+  for (const auto& stats : views.stats()) {
+    Known& known = ports_[stats.name];
+    const std::uint64_t foreign = stats.from_driver.drops[kCause];
+    const bool more = foreign > std::exchange(known.foreign, foreign);
+    if (!more || known.mac.empty() || known.foreign_told == known.sessions) continue;
+    known.foreign_told = known.sessions;
+    events.push_back(fmt::format(
+        "{}: the driver sends from another address than mac={}: such frames are dropped",
+        stats.name, known.mac));
+  }
 }
 
 void EventWatcher::look_at_queues(const control::Views& views, const std::string& port,

@@ -22,8 +22,12 @@ class EventWatcher {
     std::uint64_t sessions = 0;
     std::string state;
     std::string last_error;
+    std::string mac;
     std::map<std::uint16_t, std::string> broken;  // Virtqueue index -> why.
+    std::uint64_t foreign = 0;                    // Frames dropped for their source address, ...
+    std::uint64_t foreign_told = 0;               // ... and the session in which that was told.
   };
+  void look_at_sources(const control::Views& views, std::vector<std::string>& events);
   void look_at_queues(const control::Views& views, const std::string& port, Known& known,
                       std::vector<std::string>& events);
   std::map<std::string, Known> ports_;

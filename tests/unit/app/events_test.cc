@@ -98,6 +98,24 @@ TEST_F(Events, AnErrorThatEndsNoSessionIsTold) {
   EXPECT_THAT(watcher_.look(views_), ElementsAre("vm0: ring corrupt: loop"));
 }
 
+TEST_F(Events, AnotherSourceAddressIsToldOncePerSession) {
+  constexpr auto kCause = static_cast<std::size_t>(net::DropCause::kSourceFilter);
+  connect();
+  vm0().mac = "52:54:00:00:00:01";
+  (void)watcher_.look(views_);
+  std::uint64_t& dropped = views_.port_stats[0].from_driver.drops[kCause];
+  dropped = 3;
+  EXPECT_THAT(watcher_.look(views_), ElementsAre("vm0: the driver sends from another address than "
+                                                 "mac=52:54:00:00:00:01: such frames are dropped"));
+  dropped = 9;
+  EXPECT_THAT(watcher_.look(views_), IsEmpty());
+  connect();
+  EXPECT_EQ(watcher_.look(views_).size(), 2U);
+  EXPECT_THAT(watcher_.look(views_), IsEmpty()) << "no more of them in this session";
+  dropped = 10;
+  EXPECT_EQ(watcher_.look(views_).size(), 1U);
+}
+
 TEST_F(Events, AQueueThatBreaksIsToldOnceAndAgainIfItBreaksAgain) {
   fabric::QueueView queue;
   queue.kind = "transmitq";

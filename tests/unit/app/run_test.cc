@@ -159,6 +159,20 @@ TEST_F(Run, CountersGoOnWhileHostileClientsHoldTheControlSocket) {
   EXPECT_EQ(program.err().find("not accounted for"), std::string::npos) << program.err();
 }
 
+TEST_F(Run, WatchShowsRatesUntilTheSwitchIsGone) {
+  Program program({"run", "--control", directory_ / "ctl", "--generator", "name=g", "--sink",
+                   "name=s", "--forward", "patch"});
+  ASSERT_TRUE(started(program)) << program.err();
+  Program watch({"stats", "s", "--watch=0.1", "--control", directory_ / "ctl"});
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  program.signal(SIGTERM);
+  EXPECT_EQ(program.wait(), 0);
+  EXPECT_EQ(watch.wait(), 3) << watch.err();
+  EXPECT_EQ(watch.out().substr(0, 21), "PORT  FROM DRIVER pps");
+  EXPECT_NE(watch.out().find("\ns "), std::string::npos) << watch.out();
+  EXPECT_EQ(watch.out().find("\ng "), std::string::npos) << "only the port that was named";
+}
+
 TEST_F(Run, AFileDoesWhatItsFlagsDo) {
   const std::string file = directory_ / "sluice.toml";
   std::ofstream(file) << "control = '" << directory_ / "ctl" << "'\n"

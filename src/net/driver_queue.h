@@ -82,7 +82,7 @@ class DriverReceiveQueue {
   [[nodiscard]] static DriverReceiveQueue make(const DriverQueueStart& start);
 
   /// Frames that arrived, one entry a buffer; `continues` says which belong together (mergeable
-  /// receive buffers). Valid until repost().
+  /// receive buffers). Valid until repost(), which must come before the next receive().
   std::size_t receive(std::span<DriverFrame> out);
   /// Gives all buffers of the last receive() back to the device.
   void repost();

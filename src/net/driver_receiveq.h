@@ -10,6 +10,7 @@
 #include <span>
 
 #include "base/cache_line.h"
+#include "base/check.h"
 #include "net/driver_queue.h"
 #include "net/driver_start.h"
 #include "net/net_header.h"
@@ -38,6 +39,7 @@ class DriverReceiveRing {
   }
 
   std::size_t receive(std::span<DriverFrame> out) {
+    CHECK(held_ == 0, "frames are reposted before the next ones are received");
     held_ = ring_.collect(std::span(collected_).first(std::min(out.size(), kDriverBurstMax)));
     for (std::size_t i = 0; i < held_; ++i) prefetch_for_read(buffer(collected_[i].token));
     // Copied once, before anything in them is looked at: the device may write on (H25). A buffer

@@ -152,6 +152,20 @@ TEST_F(VirtioPackedIndirect, PKD_11_WriteInATableSeparatesTheParts) {
   EXPECT_EQ(chains[0].readable_count, 2);
 }
 
+// DPDK's driver leaves stale WRITE flags in the tables of its transmitqs.
+TEST_F(VirtioPackedIndirect, PKD_11_OnATransmitQueueStaleWriteFlagsInATableMeanNothing) {
+  Case c(guest_);
+  virtio::RingConfig config = with_indirect(c.ring.config());
+  config.readable_only = true;
+  DeviceEnd<Device> device(guest_, config);
+  const std::uint64_t table = c.make_table(3);
+  c.ring.put_descriptor(table, {c.buffer, 12, 0, kWrite});
+  c.ring.set_descriptor(0, {table, 48, 3, kAvailBit | kIndirect});
+  const auto chains = device.take();
+  ASSERT_EQ(chains.size(), 1U);
+  EXPECT_EQ(chains[0].readable_count, 3);
+}
+
 TEST_F(VirtioPackedIndirect, PKD_12_ATableInAListStopsTheRing) {
   {
     Case c(guest_);  // normal (NEXT) + INDIRECT

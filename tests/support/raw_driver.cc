@@ -8,7 +8,7 @@ namespace sluice::test {
 std::uint64_t RawDriver::table_of(std::uint16_t id) {
   const auto found = tables_.find(id);
   if (found != tables_.end()) return found->second;
-  return tables_[id] = guest().allocate(16 * kTableMax, 16);
+  return tables_[id] = guest().allocate(16 * std::uint64_t{options_.table_entries}, 16);
 }
 
 RawSplitDriver::RawSplitDriver(FakeGuest& guest, const DriverOptions& options)

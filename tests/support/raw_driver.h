@@ -27,6 +27,7 @@ struct DriverOptions {
   bool event_idx = false;
   bool in_order = false;  // Descriptors in ring order, and used entries may stand for a batch.
   std::uint32_t seed = 1;
+  std::uint32_t table_entries = 64;  // Room of each indirect table.
 };
 
 /// One way to post a buffer.
@@ -82,9 +83,8 @@ class RawDriver {
     std::uint32_t slots;                 // Descriptors it occupies.
     std::vector<std::uint16_t> indices;  // Split: which.
   };
-  /// Address of this id's indirect table, with room for kTableMax entries.
+  /// Address of this id's indirect table.
   std::uint64_t table_of(std::uint16_t id);
-  static constexpr std::size_t kTableMax = 64;
 
   void complain(std::string text) {
     if (complaint_.empty()) complaint_ = std::move(text);

@@ -34,7 +34,7 @@ function(sluice_library folder)
       target_link_libraries(${target} ${scope} sluice_${layer})
     endif()
   endforeach()
-  # Text and formats belong to the two top layers. toml++, nlohmann-json and CLI11 are headers
+  # Text and formats belong to the two top layers. nlohmann-json and CLI11 are headers
   # without a target.
   if(folder STREQUAL "control" OR folder STREQUAL "app")
     find_package(fmt REQUIRED)

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "app/bench_probe.h"
+#include "base/cache_line.h"
 #include "packet/copy.h"
 #include "vhost/frontend.h"
 #include "vhost/frontend_source.h"
@@ -194,6 +195,7 @@ void DriverEnd::echo(Pair& pair) {
   if (sent_.value() < kInFlight * pairs_.size()) send(pair);
   const std::size_t count = pair.receiveq.receive(std::span(in_).first(kBurst));
   if (count == 0) return pause_core();
+  for (std::size_t i = 0; i < count; ++i) prefetch_for_read(in_[i].data + kCacheLine);
   const std::size_t room = pair.transmitq.reserve(std::span(out_).first(count));
   for (std::size_t i = 0; i < room; ++i) {
     out_[i].length = std::min(in_[i].length, out_[i].length);

@@ -73,12 +73,13 @@ class DriverReceiveRing {
 
   void repost() {
     if (held_ == 0) return;
-    for (std::size_t i = 0; i < held_; ++i) {
-      segments_[i] = {address(collected_[i].token), static_cast<std::uint32_t>(start_.buffer_size),
-                      true};
-      offers_[i] = {std::span<const virtio::OfferSegment>(&segments_[i], 1), collected_[i].token};
-    }
-    ring_.offer(std::span<const virtio::Offer>(offers_).first(held_));
+    const std::uint64_t base = start_.buffers_guest_address;
+    const std::uint64_t stride = start_.buffer_stride;
+    const auto size = static_cast<std::uint32_t>(start_.buffer_size);
+    ring_.template offer_plain<virtio::DeviceUse::kWrites>(held_, [&](std::size_t i) {
+      const std::uint32_t token = collected_[i].token;
+      return virtio::PlainOffer{.address = base + token * stride, .length = size, .token = token};
+    });
     held_ = 0;
     if (start_.kick != nullptr && ring_.should_notify()) {
       counters_.kicks.add();
@@ -113,9 +114,6 @@ class DriverReceiveRing {
   [[nodiscard]] std::byte* buffer(std::uint32_t token) const {
     return start_.buffers.data() + token * start_.buffer_stride;
   }
-  [[nodiscard]] std::uint64_t address(std::uint32_t token) const {
-    return start_.buffers_guest_address + token * start_.buffer_stride;
-  }
 
   Ring ring_;
   DriverQueueStart start_;
@@ -124,8 +122,6 @@ class DriverReceiveRing {
   std::uint16_t merge_left_ = 0;  // Buffers of the current packet still to come.
   std::size_t held_ = 0;          // Entries of collected_ that the application has.
   DriverCounters counters_;
-  std::array<virtio::OfferSegment, kDriverBurstMax> segments_{};
-  std::array<virtio::Offer, kDriverBurstMax> offers_{};
   std::array<virtio::Collected, kDriverBurstMax> collected_{};
 };
 

@@ -37,7 +37,7 @@ class DriverTransmitRing {
 
   std::size_t reserve(std::span<DriverFrame> out) {
     const std::size_t wanted = std::min(out.size(), kDriverBurstMax);
-    if (ring_.free_slots() < wanted) reclaim();
+    if (const std::size_t free = ring_.free_slots(); free < wanted) reclaim(wanted - free);
     const std::size_t count = std::min(wanted, ring_.free_slots());
     std::uint32_t place = next_;
     for (std::size_t i = 0; i < count; ++i) {
@@ -55,17 +55,21 @@ class DriverTransmitRing {
 
   void submit(std::span<const DriverFrame> frames) {
     std::uint64_t bytes = 0;
-    for (std::size_t i = 0; i < frames.size(); ++i) {
-      const DriverFrame& frame = frames[i];
-      if (!frame.offload.none() || marked_any_) [[unlikely]]
-        write_marks(frame);
-      const std::uint32_t length = std::min(frame.length, capacity_);
-      segments_[i] = {address(frame.token), header_size_ + length, false};
-      offers_[i] = {std::span<const virtio::OfferSegment>(&segments_[i], 1), frame.token};
-      bytes += length;
-    }
+    const std::uint64_t base = start_.buffers_guest_address;
+    const std::uint64_t stride = start_.buffer_stride;
+    const std::uint32_t header = header_size_;
+    const std::uint32_t capacity = capacity_;
     const std::size_t sent =
-        ring_.offer(std::span<const virtio::Offer>(offers_).first(frames.size()));
+        ring_.template offer_plain<virtio::DeviceUse::kReads>(frames.size(), [&](std::size_t i) {
+          const DriverFrame& frame = frames[i];
+          if (!frame.offload.none() || marked_any_) [[unlikely]]
+            write_marks(frame);
+          const std::uint32_t length = std::min(frame.length, capacity);
+          bytes += length;
+          return virtio::PlainOffer{.address = base + frame.token * stride,
+                                    .length = header + length,
+                                    .token = frame.token};
+        });
     next_ = static_cast<std::uint32_t>((next_ + sent) % start_.ring.size);
     counters_.packets.add(sent);
     counters_.bytes.add(bytes);
@@ -81,11 +85,11 @@ class DriverTransmitRing {
  private:
   static constexpr bool kInOrder = Ring::kRingOrder == virtio::Order::kInOrder;
 
-  void reclaim() {
+  void reclaim(std::size_t wanted) {
     if constexpr (kInOrder) {
       // Spec: virtio 1.3, 2.7.9, 2.8.18: what was offered first comes back first, so the ring need
       // not say which buffers these are.
-      ring_.collect_count(start_.ring.size);
+      ring_.collect_count(wanted);
     } else {
       while (const std::size_t count = ring_.collect(collected_)) {
         for (std::size_t i = 0; i < count; ++i) {
@@ -108,9 +112,6 @@ class DriverTransmitRing {
   [[nodiscard]] std::byte* buffer(std::uint32_t token) const {
     return start_.buffers.data() + token * start_.buffer_stride;
   }
-  [[nodiscard]] std::uint64_t address(std::uint32_t token) const {
-    return start_.buffers_guest_address + token * start_.buffer_stride;
-  }
 
   Ring ring_;
   DriverQueueStart start_;
@@ -123,8 +124,6 @@ class DriverTransmitRing {
   std::vector<std::uint32_t> free_;  // Any order: a queue of buffers, as many places as buffers.
   bool marked_any_ = false;          // Headers may hold marks, so each is written from now on.
   DriverCounters counters_;
-  std::array<virtio::OfferSegment, kDriverBurstMax> segments_{};
-  std::array<virtio::Offer, kDriverBurstMax> offers_{};
   std::array<virtio::Collected, kDriverBurstMax> collected_{};
 };
 

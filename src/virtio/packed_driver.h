@@ -10,6 +10,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
@@ -70,9 +71,43 @@ class PackedDriverRing {
     return offered;
   }
 
+  template <DeviceUse kUse>
+  std::size_t offer_plain(std::size_t wanted, auto&& make) {
+    if (error_) return 0;
+    const std::size_t count = std::min<std::size_t>(wanted, free_);
+    if (count == 0) return 0;
+    constexpr bool kWrites = kUse == DeviceUse::kWrites;
+    const PackedLayout layout = layout_;  // Copies, since what is stored could alias members.
+    const PackedPosition first = avail_;
+    PackedPosition at = first;
+    PackedTail first_tail{};
+    for (std::size_t i = 0; i < count; ++i) {
+      const PlainOffer item = make(i);
+      const std::uint16_t id = take_id(at.slot());
+      const PackedTail tail{.len = item.length,
+                            .id = id,
+                            .flags = static_cast<std::uint16_t>(
+                                PackedLayout::avail_bits(at.wrap()) | (kWrites ? kDescWrite : 0))};
+      layout.write_address(at.slot(), item.address);
+      if (i == 0) {  // Goes out last: see offer().
+        first_tail = tail;
+      } else {
+        layout.publish_tail(at.slot(), tail);  // A, pairs with B (PKD-06).
+      }
+      lists_[id] = {item.token, kWrites ? item.length : 0, 1};
+      at.advance(1, layout.size());
+    }
+    layout.publish_tail(first.slot(), first_tail);  // A, pairs with B
+    avail_ = at;
+    free_ -= static_cast<std::uint32_t>(count);
+    outstanding_ += count;
+    return count;
+  }
+
   std::size_t collect(std::span<Collected> out) {
     if (error_) return 0;
     std::size_t collected = 0;
+    if constexpr (kOrder == Order::kInOrder) collected = collect_single(out);
     for (; collected < out.size(); ++collected) {
       if constexpr (kOrder == Order::kInOrder) {
         if (!collect_in_order(out[collected])) break;
@@ -87,9 +122,16 @@ class PackedDriverRing {
   std::size_t collect_count(std::size_t max)
     requires(kOrder == Order::kInOrder)
   {
-    Collected ignored;
+    // Every used descriptor is looked at all the same: a device may write that of the first buffer
+    // of a burst last, as ours does, so a later one proves nothing.
+    std::array<Collected, kRun> ignored;
     std::size_t collected = 0;
-    while (collected < max && !error_ && collect_in_order(ignored)) ++collected;
+    while (collected < max) {
+      const std::size_t wanted = std::min(kRun, max - collected);
+      const std::size_t count = collect(std::span(ignored).first(wanted));
+      collected += count;
+      if (count < wanted) break;
+    }
     return collected;
   }
 
@@ -123,6 +165,7 @@ class PackedDriverRing {
   [[nodiscard]] const std::optional<Error>& error() const { return error_; }
 
  private:
+  static constexpr std::size_t kRun = 64;  // Buffers that collect_count() looks at in one go.
   struct ListRecord {
     std::uint32_t token = 0;
     std::uint32_t writable = 0;  // Bytes the device may write.
@@ -131,7 +174,7 @@ class PackedDriverRing {
 
   // Writes all of a list but the tail of its first descriptor, which it returns.
   PackedTail write_list(const Offer& item) {
-    const std::uint16_t id = take_id();
+    const std::uint16_t id = take_id(avail_.slot());
     std::uint32_t writable = 0;
     PackedTail head{};
     for (std::size_t i = 0; i < item.segments.size(); ++i) {
@@ -155,9 +198,9 @@ class PackedDriverRing {
     return head;
   }
 
-  std::uint16_t take_id() {
+  std::uint16_t take_id(std::uint16_t slot) {
     if constexpr (kOrder == Order::kInOrder) {
-      return avail_.slot();
+      return slot;
     } else {
       const std::uint16_t id = free_ids_.back();
       free_ids_.pop_back();
@@ -185,6 +228,30 @@ class PackedDriverRing {
     used_.advance(slots, layout_.size());
     free_ids_.push_back(tail.id);
     return true;
+  }
+
+  // Collects in order as long as each buffer has a used descriptor of its own.
+  std::size_t collect_single(std::span<Collected> out) {
+    if (batch_pending_) return 0;
+    const PackedLayout layout = layout_;
+    PackedPosition at = used_;
+    const std::size_t limit = std::min(out.size(), outstanding_);
+    std::uint32_t free = free_;
+    std::size_t collected = 0;
+    for (; collected < limit; ++collected) {
+      const PackedTail tail =
+          layout.peek_tail(at.slot(), PackedLayout::used_bits(at.wrap()));  // D, pairs with C
+      if (!PackedLayout::is_used(tail.flags, at.wrap()) || tail.id != at.slot()) break;
+      ListRecord& list = lists_[tail.id];
+      out[collected] = {list.token, written(tail, list)};
+      free += list.slots;
+      at.advance(list.slots, layout.size());
+      list.slots = 0;
+    }
+    used_ = at;
+    free_ = free;
+    outstanding_ -= collected;
+    return collected;
   }
 
   // Spec: virtio 1.3, 2.8.18: one descriptor may stand for a batch; it names the last buffer, and

@@ -133,6 +133,14 @@ struct Offer {
   std::span<const OfferSegment> segments;
   std::uint32_t token;
 };
+/// What the device does with a buffer.
+enum class DeviceUse : bool { kReads, kWrites };
+/// One buffer of one descriptor.
+struct PlainOffer {
+  std::uint64_t address;
+  std::uint32_t length;
+  std::uint32_t token;
+};
 /// One buffer that came back.
 struct Collected {
   std::uint32_t token;

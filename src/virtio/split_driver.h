@@ -41,7 +41,6 @@ class SplitDriverRing {
         table_(config.size, kNoDescriptor),
         avail_shadow_(config.size, kNoHead),
         chains_(config.size),
-        order_(config.size),
         free_(config.size),
         avail_idx_(config.position.avail),
         used_idx_(config.position.used),
@@ -65,7 +64,6 @@ class SplitDriverRing {
         avail_shadow_[layout_.slot(index)] = head;
         layout_.avail_entry(index).store(head);
       }
-      order_[layout_.slot(index)] = head;
       ++offered;
     }
     if (offered > 0) {
@@ -75,10 +73,43 @@ class SplitDriverRing {
     return offered;
   }
 
+  template <DeviceUse kUse>
+  std::size_t offer_plain(std::size_t wanted, auto&& make) {
+    if (error_) return 0;
+    const std::size_t count = std::min<std::size_t>(wanted, free_);
+    if (count == 0) return 0;
+    constexpr bool kWrites = kUse == DeviceUse::kWrites;
+    const SplitLayout layout = layout_;  // Copies, since what is stored could alias members.
+    std::uint16_t head = next_free_;
+    std::uint16_t index = avail_idx_;
+    for (std::size_t i = 0; i < count; ++i) {
+      const PlainOffer item = make(i);
+      const std::uint16_t next = following(head);
+      write_descriptor(head, {.addr = item.address,
+                              .len = item.length,
+                              .flags = kWrites ? kDescWrite : std::uint16_t{0},
+                              .next = next});
+      std::uint16_t& shadow = avail_shadow_[layout.slot(index)];
+      if (shadow != head) {
+        shadow = head;
+        layout.avail_entry(index).store(head);
+      }
+      chains_[head] = {item.token, kWrites ? item.length : 0, 1};
+      head = next;
+      ++index;
+    }
+    next_free_ = head;
+    free_ -= static_cast<std::uint32_t>(count);
+    avail_idx_ = index;
+    layout.avail_idx().store_release(index);  // A, pairs with B
+    return count;
+  }
+
   std::size_t collect(std::span<Collected> out) {
     if (error_) return 0;
     const std::size_t count = std::min(used_available(out.size()), out.size());
     std::size_t collected = 0;
+    if constexpr (kOrder == Order::kInOrder) collected = collect_single(out.first(count));
     while (collected < count) {
       if constexpr (kOrder == Order::kInOrder) {
         if (!collect_in_order(out[collected])) break;
@@ -99,7 +130,7 @@ class SplitDriverRing {
   {
     if (error_) return 0;
     const std::size_t count = std::min(used_available(max), max);
-    for (std::size_t i = 0; i < count; ++i) release_chain(order_[layout_.slot(used_idx_)]);
+    for (std::size_t i = 0; i < count; ++i) release_chain(avail_shadow_[layout_.slot(used_idx_)]);
     batch_pending_ = false;
     return count;
   }
@@ -214,10 +245,33 @@ class SplitDriverRing {
     return true;
   }
 
+  // Collects in order as long as each buffer has a used entry of its own.
+  std::size_t collect_single(std::span<Collected> out) {
+    if (batch_pending_) return 0;
+    const SplitLayout layout = layout_;
+    std::uint16_t used = used_idx_;
+    std::uint32_t free = free_;
+    std::size_t collected = 0;
+    for (Collected& item : out) {
+      const virtq_used_elem element = layout.used_entry(used).snapshot();
+      const std::uint16_t head = avail_shadow_[layout.slot(used)];
+      if (element.id != head) break;
+      ChainRecord& chain = chains_[head];
+      item = {chain.token, std::min(element.len, chain.writable)};
+      free += chain.slots;
+      chain.slots = 0;
+      ++used;
+      ++collected;
+    }
+    used_idx_ = used;
+    free_ = free;
+    return collected;
+  }
+
   // Spec: virtio 1.3, 2.7.9: one entry may stand for a batch; it names the last buffer, and those
   // before it were used completely (ORD-05..07). A device that writes each entry is a batch of one.
   bool collect_in_order(Collected& out) {
-    const std::uint16_t head = order_[layout_.slot(used_idx_)];
+    const std::uint16_t head = avail_shadow_[layout_.slot(used_idx_)];
     if (!batch_pending_) {
       const virtq_used_elem element = layout_.used_entry(used_idx_).snapshot();
       if (!names_outstanding(element.id)) [[unlikely]] {
@@ -239,12 +293,12 @@ class SplitDriverRing {
 
   // The batch must end at a buffer that is used already, else the walk would not end (ORD-06).
   [[nodiscard]] bool names_outstanding(std::uint32_t id) const {
-    if (id == order_[layout_.slot(used_idx_)]) [[likely]]
+    if (id == avail_shadow_[layout_.slot(used_idx_)]) [[likely]]
       return true;
     if (id >= layout_.size() || chains_[id].slots == 0) return false;
     const auto used = static_cast<std::uint16_t>(cached_used_ - used_idx_);
     for (std::uint16_t i = 1; i < used; ++i) {
-      if (order_[layout_.slot(static_cast<std::uint16_t>(used_idx_ + i))] == id) return true;
+      if (avail_shadow_[layout_.slot(static_cast<std::uint16_t>(used_idx_ + i))] == id) return true;
     }
     return false;
   }
@@ -271,9 +325,8 @@ class SplitDriverRing {
   SplitLayout layout_;
   RingConfig config_;
   std::vector<virtq_desc> table_;            // Private copy of the descriptor table.
-  std::vector<std::uint16_t> avail_shadow_;  // Private copy of avail.ring.
+  std::vector<std::uint16_t> avail_shadow_;  // Private copy of avail.ring: heads by availability.
   std::vector<ChainRecord> chains_;          // By head.
-  std::vector<std::uint16_t> order_;         // Heads by availability.
   std::vector<std::uint16_t> free_next_;     // Any order: free descriptors, linked.
   std::uint32_t free_;
   std::uint16_t next_free_ = 0;

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <numeric>
 #include <vector>
@@ -76,6 +78,44 @@ TYPED_TEST_P(DriverRingContract, OffersAsManyAsFitAndSaysHowMany) {
   EXPECT_EQ(bench.use(10, 5), 4U);
   EXPECT_EQ(bench.collect().size(), 4U);
   EXPECT_EQ(bench.driver.free_slots(), 8U);
+}
+
+TYPED_TEST_P(DriverRingContract, PlainBuffersGoOutInBurstsAsManyAsFit) {
+  DriverBench<TypeParam> bench(8);
+  for (std::uint32_t lap = 0; lap < 40; ++lap) {
+    const bool writable = lap % 2 == 1;
+    const std::uint64_t base = bench.buffer(1000);
+    const auto make = [&](std::size_t i) {
+      return virtio::PlainOffer{base + 100 * i, static_cast<std::uint32_t>(60 + i),
+                                static_cast<std::uint32_t>(10 * lap + i)};
+    };
+    const std::size_t wanted = lap % 4 == 3 ? 9 : lap % 4 + 2;
+    const std::size_t offered =
+        writable ? bench.driver.template offer_plain<virtio::DeviceUse::kWrites>(wanted, make)
+                 : bench.driver.template offer_plain<virtio::DeviceUse::kReads>(wanted, make);
+    ASSERT_EQ(offered, std::min<std::size_t>(wanted, 8));
+    EXPECT_EQ(bench.driver.outstanding(), offered);
+    EXPECT_EQ(bench.driver.free_slots(), 8 - offered);
+    for (std::size_t i = 0; i < offered; ++i) {
+      const auto chain = bench.device.take();
+      ASSERT_TRUE(chain.has_value());
+      ASSERT_EQ(chain->pieces.size(), 1U);
+      EXPECT_EQ(chain->pieces[0].address, base + 100 * i);
+      EXPECT_EQ(chain->pieces[0].length, 60 + i);
+      EXPECT_EQ(chain->pieces[0].writable, writable);
+      bench.device.give_back(*chain, 60);
+    }
+    EXPECT_EQ(bench.device.take(), std::nullopt);
+    const auto back = bench.collect();
+    ASSERT_EQ(back.size(), offered);
+    for (std::uint32_t i = 0; i < offered; ++i) {
+      EXPECT_EQ(back[i].token, 10 * lap + i);
+      EXPECT_EQ(back[i].written, writable ? 60U : 0U);
+    }
+  }
+  EXPECT_EQ(bench.driver.error(), std::nullopt);
+  EXPECT_FALSE(bench.device.broken());
+  EXPECT_TRUE(bench.ring.canaries_intact());
 }
 
 TYPED_TEST_P(DriverRingContract, ABufferWithoutSegmentsOrLongerThanTheRingIsNotOffered) {
@@ -196,6 +236,7 @@ TYPED_TEST_P(DriverRingContract, PKD_20_OneBufferAtATimeMakesProgressOnEverySize
 
 REGISTER_TYPED_TEST_SUITE_P(DriverRingContract, ANewRingIsEmptyAndAllFree,
                             TheDeviceSeesEachBufferOnceAndInOrder, OffersAsManyAsFitAndSaysHowMany,
+                            PlainBuffersGoOutInBurstsAsManyAsFit,
                             ABufferWithoutSegmentsOrLongerThanTheRingIsNotOffered,
                             CollectsNoMoreThanAskedForAndKeepsTheRest,
                             SPL_12_SPL_13_WrittenIsClampedToWhatWasPostedWritable,

@@ -40,12 +40,18 @@ class DriverCalls {
     std::vector<virtio::OfferSegment> segments(in.below(4));
     Buffer buffer{static_cast<std::uint32_t>(segments.size()), 0};
     for (std::size_t i = 0; i < segments.size(); ++i) {
-      segments[i] = {in.take<std::uint64_t>(), in.take<std::uint16_t>(), i > 0};
-      if (i > 0) buffer.writable += segments[i].length;
+      const bool writable = i > 0 || segments.size() == 1;
+      segments[i] = {in.take<std::uint64_t>(), in.take<std::uint16_t>(), writable};
+      if (writable) buffer.writable += segments[i].length;
     }
     const virtio::Offer one{segments, next_};
     const bool broken = driver_.error().has_value();
-    const std::size_t count = driver_.offer(std::span(&one, 1));
+    const auto plain = [&](std::size_t) {
+      return virtio::PlainOffer{segments[0].address, segments[0].length, next_};
+    };
+    const std::size_t count =
+        segments.size() == 1 ? driver_.template offer_plain<virtio::DeviceUse::kWrites>(1, plain)
+                             : driver_.offer(std::span(&one, 1));
     const bool fits = !segments.empty() && buffer.slots <= free_;
     require(count == (fits && !broken ? 1U : 0U));
     if (count == 0) return;

@@ -61,10 +61,12 @@ class DriverModel {
   void offer() {
     std::vector<Buffer> wanted(1 + random_.below(4));
     std::vector<virtio::Offer> offers;
+    const bool plain = random_.one_in(3);
+    const bool writable = random_.one_in(2);
     for (Buffer& buffer : wanted) {
       buffer.token = static_cast<std::uint32_t>(random_.next());
-      const std::uint32_t slots = 1 + random_.below(std::min(size_, 4U));
-      const std::uint32_t readable = random_.below(slots + 1);
+      const std::uint32_t slots = plain ? 1 : 1 + random_.below(std::min(size_, 4U));
+      const std::uint32_t readable = plain ? (writable ? 0 : 1) : random_.below(slots + 1);
       for (std::uint32_t i = 0; i < slots; ++i) {
         const std::uint32_t length = 1 + random_.below(100);
         buffer.segments.push_back({bench_.buffer(length), length, i >= readable});
@@ -76,9 +78,20 @@ class DriverModel {
       free_ -= wanted[fit].segments.size();
       ++fit;
     }
-    ASSERT_EQ(bench_.driver.offer(offers), fit);
+    ASSERT_EQ(plain ? offer_plain(wanted, writable) : bench_.driver.offer(offers), fit);
     for (std::size_t i = 0; i < fit; ++i) offered_.push_back(std::move(wanted[i]));
     if (fit > 0 && random_.one_in(2)) bench_.driver.should_notify();
+  }
+
+  std::size_t offer_plain(const std::vector<Buffer>& wanted, bool writable) {
+    const auto make = [&](std::size_t i) {
+      const virtio::OfferSegment& segment = wanted[i].segments[0];
+      return virtio::PlainOffer{segment.address, segment.length, wanted[i].token};
+    };
+    using virtio::DeviceUse;
+    auto& driver = bench_.driver;
+    return writable ? driver.template offer_plain<DeviceUse::kWrites>(wanted.size(), make)
+                    : driver.template offer_plain<DeviceUse::kReads>(wanted.size(), make);
   }
 
   // The device takes each buffer as it was offered, in the order it was.

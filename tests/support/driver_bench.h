@@ -24,10 +24,18 @@ class DriverBench {
     const virtio::Offer one{segments, token};
     return driver.offer(std::span(&one, 1)) == 1;
   }
-  /// Offers one buffer of one piece with an address of its own.
+  /// Offers one buffer of one piece with an address of its own; by turns in the general way and by
+  /// that for plain buffers, which the device must not be able to tell apart.
   bool offer(std::uint32_t length, bool writable, std::uint32_t token) {
     const virtio::OfferSegment segment{buffer(length), length, writable};
-    return offer(std::span(&segment, 1), token);
+    plain_ = !plain_;
+    if (!plain_) return offer(std::span(&segment, 1), token);
+    const auto make = [&](std::size_t) {
+      return virtio::PlainOffer{segment.address, length, token};
+    };
+    using virtio::DeviceUse;
+    return (writable ? driver.template offer_plain<DeviceUse::kWrites>(1, make)
+                     : driver.template offer_plain<DeviceUse::kReads>(1, make)) == 1;
   }
   std::vector<virtio::Collected> collect(std::size_t max = 64) {
     std::vector<virtio::Collected> out(max);
@@ -60,6 +68,7 @@ class DriverBench {
   static constexpr std::uint64_t kPoolSize = 1U << 20;
   std::uint64_t pool_ = guest.allocate(kPoolSize);
   std::uint64_t pool_used_ = 0;
+  bool plain_ = false;
 };
 
 }  // namespace sluice::test

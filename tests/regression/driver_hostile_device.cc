@@ -168,7 +168,7 @@ TEST_P(H25_MergingDriver, H25_LengthsOfLaterBuffersAreClamped) {
   }
 }
 
-TEST_P(H25_DriverOfAHostileDevice, H25_BufferCountsThatCannotBeAreCountedAndIgnored) {
+TEST_P(H25_DriverOfAHostileDevice, NET_09_H25_BufferCountsThatCannotBeAreCountedAndIgnored) {
   std::uint16_t n = 0;
   for (const int num_buffers : {0, 17, 18, 0x8000, 65535}) {
     const std::uint64_t bad = receiveq_.counters().bad_headers.value();

@@ -1,5 +1,7 @@
-// H08, H11: queues that begin and end under load, beside a port that must not notice.
+// H08, H11, INI-14, SEC-60: queues that begin and end under load, beside a port that must not
+// notice.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <atomic>
@@ -156,8 +158,32 @@ TEST(SwitchQueues, H08_ASessionThatStartsOneRingOnlyWorksAndEndsCleanly) {
   others.stop();
 }
 
+// After a stop under load the device's view of the memory may vanish: nobody looks there any more.
+TEST(SwitchQueues, INI_14_AStoppedQueueTouchesNothingAnyMore) {
+  WakingEvents events;
+  const auto port = make_port("p0", 1, events);
+  Bystanders others(*port, events);
+  for (int boot = 0; boot < 40; ++boot) {
+    PortGuest guest(*port, {.packed = boot % 2 != 0, .in_order = boot % 4 < 2, .size = 256});
+    guest.post_receive(0, 256);
+    guest.start_all();
+    for (std::uint32_t i = 0; i < 256; ++i) guest.send(0, make_frame(kA, kB, i));
+    others.wake();
+    guest.stop_all();
+    std::byte* const view = guest.guest().device_view(FakeGuest::kBase, FakeGuest::kDefaultSize);
+    ASSERT_EQ(::mprotect(view, FakeGuest::kDefaultSize, PROT_NONE), 0);
+    others.send();
+    others.wake();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    port->housekeeping();
+    port->session_over();
+  }
+  EXPECT_TRUE(others.all_arrived());
+  others.stop();
+}
+
 // Control changes everything it may change while workers poll: for ThreadSanitizer.
-TEST(SwitchQueues, H11_EnablingCallsAndViewsChangeUnderLoad) {
+TEST(SwitchQueues, SEC_60_H11_EnablingCallsAndViewsChangeUnderLoad) {
   WakingEvents events;
   const auto port = make_port("p0", 2, events);
   Bystanders others(*port, events);

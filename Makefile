@@ -1,6 +1,6 @@
 # One word for each thing one does with Sluice. Every target installs the Debian packages it needs
 # (tools/packages.txt) when they are missing.
-.PHONY: help build demo demo-vm test check lint format asan tsan fuzz bench interop \
+.PHONY: help build install demo demo-vm test check lint format asan tsan fuzz bench interop \
         docs-check docs hooks clean
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
@@ -8,6 +8,10 @@ MAKEFLAGS += --no-print-directory
 FUZZ_SECONDS ?= 60
 JOBS := $(shell nproc)
 BENCH_FLAGS ?= --benchmark_min_time=0.1
+# Cmake lists the variables of a preset whatever its log level; warnings go to stderr.
+CONFIGURE := cmake --log-level=WARNING > /dev/null --preset
+PREFIX ?= /usr/local
+DESTDIR ?=
 
 help:  ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -15,8 +19,23 @@ help:  ## Print this list
 build:  ## Build the program: build/release/sluice
 	@tools/install-packages build
 	@echo "Building build/release/sluice"
-	@cmake --preset release --log-level=WARNING
+	@$(CONFIGURE) release
 	@cmake --build --preset release --target sluice -j $(JOBS)
+
+install:  ## Install what `make build` built: PREFIX (default /usr/local), DESTDIR
+	@test -x build/release/sluice || { echo "make install: run make build first" >&2; exit 1; }
+	@install -D -m 755 build/release/sluice "$(DESTDIR)$(PREFIX)/bin/sluice"
+	@install -d "$(DESTDIR)$(PREFIX)/share/man/man1" "$(DESTDIR)$(PREFIX)/share/man/man5"
+	@install -m 644 docs/man/*.1 "$(DESTDIR)$(PREFIX)/share/man/man1"
+	@install -m 644 docs/man/*.5 "$(DESTDIR)$(PREFIX)/share/man/man5"
+	@install -d "$(DESTDIR)$(PREFIX)/lib/systemd/system"
+	@sed 's|/usr/bin/sluice|$(PREFIX)/bin/sluice|' packaging/sluice.service \
+	  > "$(DESTDIR)$(PREFIX)/lib/systemd/system/sluice.service"
+	@chmod 644 "$(DESTDIR)$(PREFIX)/lib/systemd/system/sluice.service"
+	@install -D -m 644 packaging/sluice.sysusers "$(DESTDIR)$(PREFIX)/lib/sysusers.d/sluice.conf"
+	@install -D -m 644 examples/two-guests.toml \
+	  "$(DESTDIR)$(PREFIX)/share/doc/sluice/examples/two-guests.toml"
+	@echo "Installed below $(DESTDIR)$(PREFIX); next: systemd-sysusers, and /etc/sluice/sluice.toml"
 
 demo: build  ## Two drivers exchange packets through sluice, with live counters (a minute)
 	@tools/demo
@@ -52,7 +71,7 @@ interop:  ## Foreign peers: DPDK's testpmd and QEMU guests
 bench:  ## Micro benchmarks, then `sluice bench pair` beside DPDK's testpmd
 	@tools/install-packages build test interop
 	@echo "Building the benchmarks"
-	@cmake --preset release --log-level=WARNING && cmake --build --preset release -j $(JOBS)
+	@$(CONFIGURE) release && cmake --build --preset release -j $(JOBS)
 	@for b in build/release/*_bench; do \
 	  if [ -x "$$b" ]; then echo "== $$b"; $$b $(BENCH_FLAGS) || exit 1; fi; \
 	done
@@ -60,7 +79,7 @@ bench:  ## Micro benchmarks, then `sluice bench pair` beside DPDK's testpmd
 
 lint:  ## clang-tidy over src/ (slow: minutes)
 	@tools/install-packages build test
-	@cmake --preset asan --log-level=WARNING
+	@$(CONFIGURE) asan
 	@run-clang-tidy-19 -quiet -j $(JOBS) -p build/asan '$(CURDIR)/src/.*\.cc$$'
 
 format:  ## Format all C++ files

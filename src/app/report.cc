@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <ctime>
@@ -25,9 +26,11 @@ int report(std::string_view what, const control::Problems& problems) {
 }
 
 std::string describe(const Error& error) {
-  const bool from_system = error.code == ErrorCode::kSystem ||
-                           error.code == ErrorCode::kPermission ||
-                           error.code == ErrorCode::kNoMemory;
+  // With kPermission the number need not be an errno.
+  const bool denied = error.code == ErrorCode::kPermission &&
+                      (error.detail == EACCES || error.detail == EPERM || error.detail == EROFS);
+  const bool from_system =
+      denied || error.code == ErrorCode::kSystem || error.code == ErrorCode::kNoMemory;
   if (from_system && error.detail > 0) {
     return fmt::format("{}: {}", error.text, std::strerror(static_cast<int>(error.detail)));
   }

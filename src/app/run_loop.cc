@@ -13,6 +13,7 @@
 
 #include "app/events.h"
 #include "app/report.h"
+#include "app/start_report.h"
 #include "app/stats_view.h"
 #include "app/stop_signals.h"
 #include "app/table.h"
@@ -103,31 +104,6 @@ class RunLoop {
   Clock::time_point soonest_look_ = Clock::now();
 };
 
-int report_start(std::string_view what, const Error& error) {
-  const bool usage =
-      error.code == ErrorCode::kInvalidArgument || error.code == ErrorCode::kOutOfRange;
-  std::string_view cure;
-  if (error.code == ErrorCode::kExists) {
-    cure = "stop the process that uses the path, or choose another path";
-  } else if (error.code == ErrorCode::kPermission) {
-    cure = "use directories in which this user may create files";
-  } else if (error.code == ErrorCode::kNoMemory) {
-    cure = "fewer queues, or a higher memory limit";
-  } else if (usage) {
-    cure = "sluice run --help, or sluice.toml(5)";
-  } else {
-    cure = "see that each directory of a path exists";
-  }
-  return report(usage ? ExitCode::kUsage : ExitCode::kFailure, what, describe(error), cure);
-}
-
-int report_control(const Config& config, const Error& error) {
-  const std::string what = fmt::format("open the control socket {}", config.control);
-  if (error.code != ErrorCode::kExists) return report_start(what, error);
-  return report(ExitCode::kFailure, what, describe(error),
-                "stop the other process, or give this one a socket by --control PATH");
-}
-
 }  // namespace
 
 std::string summary(const Config& config) {
@@ -154,9 +130,10 @@ int run_switch(const Config& config) {
   const auto signals = StopSignals::block();
   if (!signals) return report_start("start", signals.error());
   auto server = control::ControlServer::listen(config.control, control::too_long_reply());
-  if (!server) return report_control(config, server.error());
-  auto fabric = fabric::Fabric::create(config.fabric);
-  if (!fabric) return report_start("open the ports", fabric.error());
+  if (!server) return report_control(config.control, server.error());
+  fabric::PortFault fault;
+  auto fabric = fabric::Fabric::create(config.fabric, &fault);
+  if (!fabric) return report_fabric(fault, fabric.error());
   if (const Status started = (*fabric)->start(); !started) {
     return report_start("start the workers", started.error());
   }

@@ -50,6 +50,14 @@ std::string port_text(const Json& reply) {
   return out;
 }
 
+// A position of a packed ring is a slot and, in bit 15, the wrap counter: shown as SLOT/WRAP.
+std::string position_text(const Json& queue, std::string_view name) {
+  constexpr std::uint64_t kWrap = 0x8000;
+  if (member(queue, name).is_null() || text(queue, "ring") != "packed") return text(queue, name);
+  const std::uint64_t value = number(queue, name);
+  return fmt::format("{}/{}", value % kWrap, value / kWrap);
+}
+
 std::string queues_text(const Json& reply) {
   Table table({{"PORT"},
                {"QUEUE", Align::kRight},
@@ -65,8 +73,9 @@ std::string queues_text(const Json& reply) {
   for (const Json& queue : member(reply, "queues")) {
     const Json& counters = member(queue, "counters");
     table.add({text(queue, "port"), text(queue, "index"), text(queue, "kind"), text(queue, "state"),
-               text(queue, "path"), text(queue, "size"), text(queue, "avail"), text(queue, "used"),
-               text(counters, "packets"), text(counters, "dropped"), text(queue, "error")});
+               text(queue, "path"), text(queue, "size"), position_text(queue, "avail"),
+               position_text(queue, "used"), text(counters, "packets"), text(counters, "dropped"),
+               text(queue, "error")});
   }
   return table.text();
 }

@@ -46,10 +46,14 @@ UniqueFd lock_directory(const std::string& path) {
 Status remove_abandoned(const std::string& path, const UnixAddress& address) {
   struct stat info{};
   if (::lstat(path.c_str(), &info) != 0) {
-    return errno == ENOENT ? Status() : fail_errno("cannot look at the control socket's path");
+    if (errno == ENOENT) return {};
+    if (errno == ENOTDIR) {
+      return fail(ErrorCode::kNotFound, "a part of its path is not a directory");
+    }
+    return fail_errno("cannot look at the control socket's path");
   }
   if (!S_ISSOCK(info.st_mode)) {
-    return fail(ErrorCode::kExists, "a file that is not a socket is in the place of the socket");
+    return fail(ErrorCode::kInvalidArgument, "the path exists and is not a socket");
   }
   // Non-blocking: a server whose queue is full (EAGAIN) is a server too.
   const UniqueFd probe = stream_socket(SOCK_NONBLOCK);
@@ -101,6 +105,9 @@ Status ControlServer::open_socket(const std::string& path) {
   // can connect (chmod after bind would leave one).
   if (::fchmod(listener_.get(), kOwnerOnly) != 0) return fail_errno("cannot set the socket's mode");
   if (::bind(listener_.get(), address.get(), UnixAddress::size()) != 0) {
+    if (errno == ENOENT) {
+      return fail(ErrorCode::kNotFound, "the directory of the socket does not exist");
+    }
     return fail_errno("cannot bind the control socket");
   }
   path_ = path;

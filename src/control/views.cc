@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 
 #include "control/setting.h"
 
@@ -64,9 +65,19 @@ Json to_json(const fabric::PortStats& stats) {
 }
 
 Json to_json(const std::string& port, const fabric::QueueView& queue) {
-  Json json = {{"port", port},         {"index", queue.index}, {"kind", queue.kind},
-               {"state", queue.state}, {"path", queue.path},   {"size", queue.size},
-               {"avail", queue.avail}, {"used", queue.used},   {"error", queue.error}};
+  const auto position = [](const std::optional<std::uint16_t>& value) {
+    return value.has_value() ? Json(*value) : Json(nullptr);
+  };
+  Json json = {{"port", port},
+               {"index", queue.index},
+               {"kind", queue.kind},
+               {"state", queue.state},
+               {"path", queue.path},
+               {"ring", queue.ring},
+               {"size", queue.size},
+               {"avail", position(queue.avail)},
+               {"used", position(queue.used)},
+               {"error", queue.error}};
   if (queue.counters != nullptr) json["counters"] = totals_json(read(*queue.counters));
   return json;
 }

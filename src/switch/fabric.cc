@@ -33,17 +33,21 @@ Result<std::uint64_t> random_word() {
   return word;
 }
 
-// Where a port's used positions are kept; empty: beside its socket.
-std::string state_path(const SwitchOptions& options, const std::string& port) {
-  if (options.state_directory.empty()) return {};
-  return options.state_directory + "/" + port + ".rings";
+// Where a port's used positions are kept: beside its socket, if nothing else is said.
+std::string state_path(const SwitchOptions& options, const VhostUserOptions& port) {
+  if (options.state_directory.empty()) return port.path + ".rings";
+  return options.state_directory + "/" + port.name + ".rings";
 }
 
 }  // namespace
 
-Result<std::unique_ptr<Fabric>> Fabric::create(const SwitchOptions& options) {
+Result<std::unique_ptr<Fabric>> Fabric::create(const SwitchOptions& options, PortFault* fault) {
   auto impl = std::make_unique<Impl>(TRY(complete(options)));
-  TRY(impl->open());
+  const Status opened = impl->open();
+  if (!opened.has_value()) {
+    if (fault != nullptr) *fault = std::move(impl->fault);
+    return std::unexpected(opened.error());
+  }
   return std::make_unique<Fabric>(Passkey{}, std::move(impl));
 }
 
@@ -137,8 +141,18 @@ Status Fabric::Impl::open_workers() {
 Status Fabric::Impl::open_links() {
   for (std::size_t i = 0; i < vhost_ports.size(); ++i) {
     const VhostUserOptions& port = options.vhost_user[i];
-    links.push_back(TRY(VhostLink::create(port, state_path(options, port.name), *vhost_ports[i])));
-    TRY(watch(links.back()->fd(), i));
+    const std::string records = state_path(options, port);
+    auto link = TRY(VhostLink::create(*vhost_ports[i]));
+    fault = {.port = port.name, .path = port.path};
+    TRY(link->open_socket(port));
+    fault = {.port = port.name, .path = records, .records = true};
+    // A client's socket may lie in a directory of somebody else. Then packed rings work all the
+    // same, but a killed daemon cannot go on with them; whoever looks at the port is told.
+    const bool optional = port.client && options.state_directory.empty();
+    TRY(link->open_records(port, records, optional));
+    fault = {};
+    TRY(watch(link->fd(), i));
+    links.push_back(std::move(link));
   }
   return {};
 }

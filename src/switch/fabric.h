@@ -80,13 +80,21 @@ struct ForwardTotals {
   std::uint64_t flooded = 0;    // Packets that were offered to every port that wants them.
 };
 
+/// Which port could not be opened, and what of it.
+struct PortFault {
+  std::string port;      // Its name; empty: the error is about no port.
+  std::string path;      // The socket, or the file of ring records.
+  bool records = false;  // It is the latter.
+};
+
 class Fabric {
   struct Passkey {};
 
  public:
   /// Errors: any of the configuration's values (kInvalidArgument, kExists for names or paths used
-  /// twice) or the system's; `Error::text` names the field.
-  [[nodiscard]] static Result<std::unique_ptr<Fabric>> create(const SwitchOptions& options);
+  /// twice) or the system's; `Error::text` names the field. `fault`, if given, names the port.
+  [[nodiscard]] static Result<std::unique_ptr<Fabric>> create(const SwitchOptions& options,
+                                                              PortFault* fault = nullptr);
   struct Impl;
   Fabric(Passkey, std::unique_ptr<Impl> impl);
   ~Fabric();

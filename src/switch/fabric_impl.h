@@ -50,6 +50,7 @@ struct Fabric::Impl final : PortEvents {
 
   const SwitchOptions options;  // Complete.
   State state = State::kCreated;
+  PortFault fault;  // Why open() failed, if it did.
   UniqueFd epoll;
   UniqueFd timer;
   // In order of construction; each uses those before it.

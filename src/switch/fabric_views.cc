@@ -1,4 +1,5 @@
 // What a switch shows of itself: ports, counters, queues, learned addresses, workers.
+#include <cerrno>
 #include <cstring>
 #include <utility>
 
@@ -9,10 +10,20 @@ namespace sluice::fabric {
 namespace {
 
 std::string words_of(const Error& error) {
-  std::string words(to_string(error.code));
-  words += ": ";
+  std::string words;
+  if (error.code != ErrorCode::kSystem) words = std::string(to_string(error.code)) + ": ";
   words += error.text;
-  if (error.detail != 0) words += " (" + std::to_string(error.detail) + ")";
+  // With kPermission the number need not be an errno.
+  const bool denied = error.code == ErrorCode::kPermission &&
+                      (error.detail == EACCES || error.detail == EPERM || error.detail == EROFS);
+  const bool from_system =
+      denied || error.code == ErrorCode::kSystem || error.code == ErrorCode::kNoMemory;
+  if (from_system && error.detail > 0) {
+    words += ": ";
+    words += std::strerror(static_cast<int>(error.detail));
+  } else if (error.detail != 0) {
+    words += " (" + std::to_string(error.detail) + ")";
+  }
   return words;
 }
 
@@ -78,6 +89,11 @@ void describe(const VhostUserPort& port, const VhostLink& link, const VhostUserO
   }
   // What stopped traffic says more than a request that was refused.
   if (const auto error = link.last_error()) view.last_error = words_of(*error);
+  if (link.left_in_negotiation()) {
+    view.last_error = "closed during negotiation; it may ask for more than " +
+                      std::to_string(options.queues) +
+                      (options.queues == 1 ? " queue pair" : " queue pairs");
+  }
   if (const auto& error = port.last_error()) view.last_error = words_of(*error);
 }
 

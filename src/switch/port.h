@@ -51,9 +51,12 @@ struct QueueView {
   std::uint16_t index = 0;  // Virtqueue index, as the specification numbers them.
   std::string_view state;   // "stopped", "disabled", "running", "broken".
   std::string_view path;    // Name of the chosen path; empty if not running.
+  std::string_view ring;    // "split" or "packed"; empty if it never ran.
   std::uint32_t size = 0;
-  std::uint16_t avail = 0;
-  std::uint16_t used = 0;
+  // As in virtio::RingPosition; empty while a worker is so busy with the queue that nobody can
+  // look.
+  std::optional<std::uint16_t> avail;
+  std::optional<std::uint16_t> used;
   std::string error;                                 // Why it broke, if it did.
   const net::DirectionCounters* counters = nullptr;  // Lives as long as the port.
 };

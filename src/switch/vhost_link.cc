@@ -2,7 +2,11 @@
 #include "switch/vhost_link.h"
 
 #include <sys/epoll.h>
+#include <sys/stat.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -16,41 +20,58 @@ namespace {
 constexpr std::uint64_t kEndpoint = 0;
 constexpr std::uint64_t kSession = 1;
 constexpr std::uint64_t kControlQueue = 2;
+constexpr std::uint64_t kTimer = 3;
+
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+// Between sessions that come to nothing.
+constexpr milliseconds kPauseFirst{10};
+constexpr milliseconds kPauseMost{1000};
+
+bool exists(const std::string& path) {
+  struct stat info{};
+  return ::lstat(path.c_str(), &info) == 0;
+}
 
 }  // namespace
 
-Result<std::unique_ptr<VhostLink>> VhostLink::create(const VhostUserOptions& options,
-                                                     const std::string& state_path,
-                                                     VhostUserPort& port) {
+Result<std::unique_ptr<VhostLink>> VhostLink::create(VhostUserPort& port) {
   UniqueFd epoll(::epoll_create1(EPOLL_CLOEXEC));
   if (!epoll) return fail_errno("cannot make an epoll set");
-  auto link = std::make_unique<VhostLink>(Passkey{}, port, std::move(epoll));
-  TRY(link->open(options, state_path));
+  UniqueFd timer(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+  if (!timer) return fail_errno("cannot make a timer");
+  auto link = std::make_unique<VhostLink>(Passkey{}, port, std::move(epoll), std::move(timer));
+  TRY(link->watch(link->timer_.get(), kTimer));
   return link;
 }
 
-VhostLink::VhostLink(Passkey, VhostUserPort& port, UniqueFd epoll)
-    : port_(port), epoll_(std::move(epoll)) {}
+VhostLink::VhostLink(Passkey, VhostUserPort& port, UniqueFd epoll, UniqueFd timer)
+    : port_(port), epoll_(std::move(epoll)), timer_(std::move(timer)) {}
 
 VhostLink::~VhostLink() {
   close();
 }
 
-Status VhostLink::open(const VhostUserOptions& options, const std::string& state_path) {
+Status VhostLink::open_socket(const VhostUserOptions& options) {
+  client_ = options.client;
   endpoint_ = TRY(vhost::Endpoint::create({.path = options.path, .client = options.client}));
   TRY(watch(endpoint_->fd(), kEndpoint));
-  TRY(watch(port_.control_fd(), kControlQueue));
+  return watch(port_.control_fd(), kControlQueue);
+}
+
+Status VhostLink::open_records(const VhostUserOptions& options, const std::string& path,
+                               bool optional) {
   if (!options.packed) return {};
   const auto rings = static_cast<std::uint16_t>(2 * options.queues + 1);
-  const std::string path = state_path.empty() ? options.path + ".rings" : state_path;
+  const bool there = exists(path);
   auto records = vhost::RingRecords::open(path, rings);
   if (records.has_value()) {
     records_ = *std::move(records);
+    if (!there) new_records_ = path;
     return {};
   }
-  // A client's socket may lie in a directory of somebody else. Then packed rings work all the same,
-  // but a killed daemon cannot go on with them; whoever looks at the port is told.
-  if (!options.client || !state_path.empty()) return std::unexpected(records.error());
+  if (!optional) return std::unexpected(records.error());
   last_error_ = records.error();
   return {};
 }
@@ -73,8 +94,11 @@ bool VhostLink::on_ready() {
       changed |= begin_session();
     } else if (tag == kControlQueue) {
       port_.serve_control_queue();
+    } else if (tag == kTimer) {
+      end_pause();
     } else if (tag == kSession && session_ != nullptr) {
       const Status served = session_->on_ready();
+      look_at_session();
       if (served.has_value()) continue;
       end_session(served.error());
       changed = true;
@@ -91,6 +115,8 @@ bool VhostLink::begin_session() {
   auto session = vhost::Session::create(*std::move(socket), port_, {.records = records_});
   if (session.has_value()) {
     session_ = *std::move(session);
+    since_ = Clock::now();
+    ran_ = shared_memory_ = left_in_negotiation_ = false;
     const Status watched = watch(session_->fd(), kSession);
     if (watched.has_value()) return true;
     end_session(watched.error());
@@ -102,10 +128,39 @@ bool VhostLink::begin_session() {
 }
 
 void VhostLink::end_session(const Error& why) {
+  left_in_negotiation_ =
+      why.code == ErrorCode::kClosed && !shared_memory_ && session_->view().messages != 0;
   session_ = nullptr;  // Stops all queues.
   port_.session_over();
-  if (endpoint_ != nullptr) endpoint_->session_over();
+  if (endpoint_ != nullptr) let_next_come();
   if (why.code != ErrorCode::kClosed) last_error_ = why;
+}
+
+void VhostLink::look_at_session() {
+  ran_ = ran_ || port_.running();
+  shared_memory_ = shared_memory_ || session_->view().memory_bytes != 0;
+}
+
+// A connecting endpoint makes pauses of its own.
+void VhostLink::let_next_come() {
+  const bool in_vain = !ran_ && Clock::now() - since_ < kPauseMost;
+  if (!in_vain || client_) {
+    pause_ = milliseconds(0);
+    endpoint_->session_over();
+    return;
+  }
+  pause_ = std::clamp(2 * pause_, kPauseFirst, kPauseMost);
+  paused_ = true;
+  itimerspec spec{};
+  spec.it_value.tv_sec = pause_.count() / 1000;
+  spec.it_value.tv_nsec = pause_.count() % 1000 * 1'000'000;
+  ::timerfd_settime(timer_.get(), 0, &spec, nullptr);
+}
+
+void VhostLink::end_pause() {
+  std::uint64_t times = 0;
+  if (::read(timer_.get(), &times, sizeof times) != static_cast<ssize_t>(sizeof times)) return;
+  if (std::exchange(paused_, false) && endpoint_ != nullptr) endpoint_->session_over();
 }
 
 bool VhostLink::housekeeping() {
@@ -118,6 +173,11 @@ bool VhostLink::housekeeping() {
 
 void VhostLink::close() {
   if (session_ != nullptr) end_session({ErrorCode::kClosed, "the switch stops", 0});
+  // A start that failed leaves nothing behind, nor does a port that nobody ever came to. While the
+  // socket is ours no other process takes up the file.
+  if (!new_records_.empty() && sessions_ == 0) ::unlink(new_records_.c_str());
+  new_records_.clear();
+  records_ = nullptr;
   endpoint_ = nullptr;
 }
 
@@ -127,6 +187,7 @@ void VhostLink::tell_config_change() {
 
 std::string_view VhostLink::state() const {
   if (endpoint_ == nullptr) return "stopped";
+  if (paused_) return "listening";
   if (session_ == nullptr) return endpoint_->state();
   return port_.running() ? "running" : "connected";
 }

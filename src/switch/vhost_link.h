@@ -3,9 +3,15 @@
 // An ended session is followed by the next one, for ever, in both roles; nothing but the port's
 // counters, its configured address and the used positions of packed rings outlives it (H10).
 //
+// A front-end that comes and goes without starting a ring, again and again (QEMU that wants more
+// queue pairs than the port has, with reconnect=1), is accepted only after a pause, so that it
+// takes neither the control thread nor the log. After a session that ran the next one begins at
+// once.
+//
 // Threads: the control thread.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -23,13 +29,16 @@ class VhostLink {
   struct Passkey {};
 
  public:
-  /// Opens the socket. `state_path` is where positions of packed rings are kept; empty: beside the
-  /// socket. `port` outlives the link. Errors: those of Endpoint::create and RingRecords::open.
-  [[nodiscard]] static Result<std::unique_ptr<VhostLink>> create(const VhostUserOptions& options,
-                                                                 const std::string& state_path,
-                                                                 VhostUserPort& port);
-  VhostLink(Passkey, VhostUserPort& port, UniqueFd epoll);
+  /// `port` outlives the link. Errors: kSystem.
+  [[nodiscard]] static Result<std::unique_ptr<VhostLink>> create(VhostUserPort& port);
+  VhostLink(Passkey, VhostUserPort& port, UniqueFd epoll, UniqueFd timer);
   ~VhostLink();
+
+  /// First of all. Errors: those of Endpoint::create.
+  Status open_socket(const VhostUserOptions& options);
+  /// Then: positions of packed rings are kept in the file `path`. A failure to open it is only
+  /// noted if they are `optional`. Errors: those of RingRecords::open.
+  Status open_records(const VhostUserOptions& options, const std::string& path, bool optional);
 
   /// An epoll set: readable when on_ready() should be called.
   [[nodiscard]] int fd() const { return epoll_.get(); }
@@ -48,21 +57,36 @@ class VhostLink {
   [[nodiscard]] std::string_view state() const;
   /// Why the last session ended, if not by the front-end's wish, or why there is none.
   [[nodiscard]] std::optional<Error> last_error() const;
+  /// True if the last session was left by the front-end after some messages, but before it shared
+  /// any memory: something that it was told does not suit it.
+  [[nodiscard]] bool left_in_negotiation() const { return left_in_negotiation_; }
   [[nodiscard]] std::optional<vhost::SessionView> session_view() const;
 
  private:
-  Status open(const VhostUserOptions& options, const std::string& state_path);
   Status watch(int fd, std::uint64_t tag);
   bool begin_session();
   void end_session(const Error& why);
+  void look_at_session();
+  void let_next_come();
+  void end_pause();
   void tell_config_change();
 
   VhostUserPort& port_;
   const UniqueFd epoll_;
+  const UniqueFd timer_;  // Ends a pause.
   std::shared_ptr<vhost::RingRecords> records_;
+  std::string new_records_;  // Their file, if it was not there before us and may go again.
   std::unique_ptr<vhost::Endpoint> endpoint_;
   std::unique_ptr<vhost::Session> session_;
   bool config_changed_ = false;
+  bool client_ = false;
+  // Of the session, and when it is over of the last one.
+  std::chrono::steady_clock::time_point since_;
+  bool ran_ = false;
+  bool shared_memory_ = false;
+  bool left_in_negotiation_ = false;
+  bool paused_ = false;
+  std::chrono::milliseconds pause_{0};  // The last one; it grows.
   std::uint64_t sessions_ = 0;
   std::optional<Error> last_error_;
 };

@@ -28,6 +28,11 @@
 
 namespace sluice::fabric {
 
+/// "split" or "packed".
+[[nodiscard]] inline std::string_view ring_format(const virtio::FeatureSet& features) {
+  return features.has(virtio::Feature::kRingPacked) ? "packed" : "split";
+}
+
 /// What does not depend on the direction.
 class VhostQueueBase {
  public:
@@ -59,6 +64,8 @@ class VhostQueueBase {
 
   /// As it was started; empty if stopped.
   [[nodiscard]] const net::QueueStart& start() const { return start_; }
+  /// Format of the ring it was last started with; empty if it never was.
+  [[nodiscard]] std::string_view ring() const { return ring_; }
   /// Where a stopped queue stands.
   [[nodiscard]] virtio::RingPosition stopped_at() const { return stopped_at_; }
   /// A stop whose deadline passed left the path in place.
@@ -86,6 +93,7 @@ class VhostQueueBase {
   net::QueueStart start_;
   net::QueueOptions options_;
   virtio::RingPosition stopped_at_;
+  std::string_view ring_;
 
  private:
   mutable std::mutex wake_mutex_;  // For wake_, which workers read when they are told to look.
@@ -106,6 +114,7 @@ class alignas(kCacheLine) VhostQueue : public VhostQueueBase {
     start_ = std::move(start);
     options_ = options;
     stopped_at_ = start_.ring.position;
+    ring_ = ring_format(start_.features);
     error_.reset();
     news_.store(false, std::memory_order_relaxed);
     clear_flag(kBroken);
@@ -155,11 +164,14 @@ class alignas(kCacheLine) VhostQueue : public VhostQueueBase {
     return {};
   }
 
-  /// Name and position of the path, for people. Errors: kTimeout.
-  Status describe(QueueView& view) {
-    view.avail = stopped_at_.avail;
-    view.used = stopped_at_.used;
-    if (!holds_path_) return {};
+  /// Name and position of the path, for people. A worker that does not let go leaves the position
+  /// unknown; the name is known without the lock, because only control ever makes another path.
+  void describe(QueueView& view) {
+    if (!holds_path_) {
+      view.avail = stopped_at_.avail;
+      view.used = stopped_at_.used;
+      return;
+    }
     view.path = path_.name();
     // Only a look: it must not keep workers out, or each would cost a burst of packets.
     for (int attempt = 0; attempt < 1000; ++attempt) {
@@ -168,9 +180,8 @@ class alignas(kCacheLine) VhostQueue : public VhostQueueBase {
       lock.unlock();
       view.avail = position.avail;
       view.used = position.used;
-      return {};
+      return;
     }
-    return fail(ErrorCode::kTimeout, "a worker is busy with the queue");
   }
 
  private:

@@ -122,14 +122,14 @@ std::vector<QueueView> VhostUserPort::queues() const {
                    .index = index,
                    .state = queue.state(),
                    .path = {},
+                   .ring = queue.ring(),
                    .size = queue.start().ring.size,
-                   .avail = 0,
-                   .used = 0,
+                   .avail = {},
+                   .used = {},
                    .error = {},
                    .counters = &queue.counters};
     if (const auto error = queue.error()) view.error = error->text;
-    // A worker that does not let go leaves the position unknown; the rest is still worth showing.
-    if (!queue.describe(view).has_value()) view.path = "busy";
+    queue.describe(view);
     views.push_back(std::move(view));
   };
   for (std::uint16_t pair = 0; pair < pairs_; ++pair) {
@@ -143,6 +143,7 @@ std::vector<QueueView> VhostUserPort::queues() const {
                      .index = net::control_queue_index(pairs_, features_).raw(),
                      .state = error.has_value() ? "broken" : "running",
                      .path = {},
+                     .ring = ring_format(features_),
                      .size = control_->size(),
                      .avail = position.avail,
                      .used = position.used,

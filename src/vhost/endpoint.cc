@@ -137,6 +137,9 @@ class ConnectingEndpoint final : public Endpoint {
     Result<UniqueFd> socket = connect_to(options_.path);
     if (!socket) {
       last_error_ = socket.error();
+      if (last_error_->detail == ENOENT || last_error_->detail == ECONNREFUSED) {
+        last_error_->text = "waiting for the other side to serve the socket";
+      }
       poll_.wake_in(next_pause());
       return std::nullopt;
     }

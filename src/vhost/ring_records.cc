@@ -41,8 +41,7 @@ Status check_file(int fd) {
     return fail(ErrorCode::kInvalidArgument, "the ring record file is not a plain file");
   }
   if (info.st_uid != ::geteuid()) {
-    return fail(ErrorCode::kPermission, "the ring record file belongs to another user",
-                info.st_uid);
+    return fail(ErrorCode::kPermission, "the ring record file belongs to another user");
   }
   return {};
 }
@@ -57,10 +56,13 @@ Result<UniqueFd> open_file(const std::string& path) {
       case EACCES:
       case EPERM:
       case EROFS: return fail(ErrorCode::kPermission, "cannot write the ring record file", errno);
+      case ENOTDIR:
+        return fail(ErrorCode::kNotFound,
+                    "a part of the ring record file's path is not a directory");
       case ELOOP:
       case EISDIR:
       case ENXIO:
-        return fail(ErrorCode::kInvalidArgument, "the ring record file is not a plain file", errno);
+        return fail(ErrorCode::kInvalidArgument, "the ring record file is not a plain file");
       default: return fail_errno("cannot open the ring record file");
     }
   }

@@ -34,9 +34,8 @@ Result<UniqueFd> make_socket() {
 
 std::unexpected<Error> path_error(const char* text) {
   switch (errno) {
-    case ENOENT:
-    case ENOTDIR:
-      return fail(ErrorCode::kNotFound, "the directory of the socket does not exist", errno);
+    case ENOENT: return fail(ErrorCode::kNotFound, "the directory of the socket does not exist");
+    case ENOTDIR: return fail(ErrorCode::kNotFound, "a part of its path is not a directory");
     case EACCES:
     case EPERM:
     case EROFS:

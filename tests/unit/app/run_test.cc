@@ -55,7 +55,7 @@ TEST_F(Run, SaysWhatItStartedAnswersAndStopsOnSigterm) {
   const Outcome unknown = ask({"stats", "vm7"});
   EXPECT_EQ(unknown.code, 1);
   EXPECT_EQ(unknown.err,
-            "sluice: cannot ask the running switch: no port is called \"vm7\"\n"
+            "sluice: cannot ask the running switch: no port is called 'vm7'\n"
             "  try: the ports are vm0, vm1\n");
 
   program.signal(SIGTERM);
@@ -102,7 +102,7 @@ TEST_F(Run, ASecondOneOnTheSameControlSocketIsRefused) {
 TEST_F(Run, ADirectoryThatDoesNotExistIsAFailureThatLeavesNothing) {
   const Outcome outcome = ask({"run", "--vhost-user", directory_ / "no/such/vm0.sock"});
   EXPECT_EQ(outcome.code, 1);
-  EXPECT_EQ(outcome.err.substr(0, 30), "sluice: cannot open the ports:");
+  EXPECT_EQ(outcome.err.substr(0, 29), "sluice: cannot open port vm0 ");
   EXPECT_NE(outcome.err.find("\n  try: "), std::string::npos);
   EXPECT_FALSE(std::filesystem::exists(directory_ / "ctl"));
 }

@@ -296,7 +296,7 @@ TEST_F(ControlSocket, AFileThatIsNoSocketIsLeftAlone) {
   std::ofstream(path_) << "precious";
   const auto server = ControlServer::listen(path_, "");
   ASSERT_FALSE(server.has_value());
-  EXPECT_EQ(server.error().code, ErrorCode::kExists);
+  EXPECT_EQ(server.error().code, ErrorCode::kInvalidArgument);
   EXPECT_TRUE(std::filesystem::exists(path_));
 }
 
@@ -314,7 +314,7 @@ TEST_F(ControlSocket, APathThatIsTooLongOrHasNoDirectoryIsAnError) {
   EXPECT_EQ(long_path.error().code, ErrorCode::kOutOfRange);
   const auto nowhere = ControlServer::listen(directory_ + "/no/such/dir.sock", "");
   ASSERT_FALSE(nowhere.has_value());
-  EXPECT_EQ(nowhere.error().code, ErrorCode::kSystem);
+  EXPECT_EQ(nowhere.error().code, ErrorCode::kNotFound);
 }
 
 TEST_F(ControlSocket, WithoutAServerTheClientSaysSo) {

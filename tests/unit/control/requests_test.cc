@@ -93,7 +93,6 @@ TEST(Requests, QueuesCarryTheirPortAndTheirCounters) {
   queue.path = "packed/in-order";
   queue.size = 256;
   queue.avail = 7;
-  queue.used = 6;
   queue.error = "loop";
   queue.counters = &counters;
   views.queue_views["vm1"] = {queue};

@@ -334,12 +334,16 @@ TEST_F(FabricTest, ASwitchThatCannotOpenLeavesNothingBehind) {
   options.vhost_user[1].path = "/nonexistent/b.sock";
   const std::size_t descriptors = open_descriptors();
   for (int i = 0; i < 10; ++i) {
-    const auto made = Fabric::create(options);
+    PortFault fault;
+    const auto made = Fabric::create(options, &fault);
     ASSERT_FALSE(made.has_value());
     EXPECT_EQ(made.error().code, ErrorCode::kNotFound);
+    EXPECT_EQ(fault.port, "b");
+    EXPECT_EQ(fault.path, "/nonexistent/b.sock");
   }
   EXPECT_EQ(open_descriptors(), descriptors);
   EXPECT_FALSE(std::filesystem::exists(socket("a.sock")));
+  EXPECT_FALSE(std::filesystem::exists(socket("a.sock.rings")));
 }
 
 TEST_F(FabricTest, StartsOnceAndAnswersAfterItStopped) {

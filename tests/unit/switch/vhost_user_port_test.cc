@@ -235,6 +235,24 @@ TEST_P(VhostUserPortTest, TheWakeSourceIsTheKickAndChangesWithEachStart) {
   EXPECT_NE(second.generation, first.generation);
 }
 
+TEST_P(VhostUserPortTest, AQueueInUseShowsItsPathAndNoPosition) {
+  make();
+  attach();
+  EXPECT_EQ(port_->queues().at(1).ring, "");
+  guest_->start_all();
+  const QueueView idle = port_->queues().at(1);
+  EXPECT_EQ(idle.ring, (GetParam() & 1) != 0 ? "packed" : "split");
+  EXPECT_EQ(idle.avail, (GetParam() & 1) != 0 ? virtio::kPackedStart : 0);
+  guest_->send(0, make_frame(kA, kB, 1));
+  ASSERT_EQ(port_->receive(0, burst_), 1U);
+  const QueueView busy = port_->queues().at(1);
+  EXPECT_EQ(busy.path, idle.path);
+  EXPECT_FALSE(busy.avail.has_value());
+  EXPECT_FALSE(busy.used.has_value());
+  port_->release(0);
+  EXPECT_TRUE(port_->queues().at(1).avail.has_value());
+}
+
 // DESIGN section 7: "A quiesce deadline that passed keeps the old mapping and reports it."
 TEST_P(VhostUserPortTest, AStopThatTimesOutKeepsTheMemoryUntilTheWorkerIsDone) {
   make();

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "app/table.h"
@@ -12,15 +13,32 @@
 namespace sluice::app {
 namespace {
 
+constexpr std::chrono::seconds kQuiet{1};  // After a session that came to nothing, not the first.
+constexpr std::chrono::seconds kPatience{5};  // Until the lack of memory is worth a sentence.
+
 bool has_session(const std::string& state) {
   return state == "connected" || state == "running";
 }
 
-std::string running_text(const fabric::PortView& port) {
-  return fmt::format("{}: running: {} queue pair{}, {} of memory in {} region{}, features {}",
-                     port.name, port.queue_pairs, port.queue_pairs == 1 ? "" : "s",
-                     in_bytes(port.memory_bytes), port.memory_regions,
-                     port.memory_regions == 1 ? "" : "s", fmt::join(port.features, " "));
+// Pairs that the driver uses now: the others are stopped or disabled.
+std::size_t running_pairs(const control::Views& views, const std::string& port) {
+  const auto queues = views.queues(port);
+  return static_cast<std::size_t>(std::ranges::count_if(queues, [](const fabric::QueueView& queue) {
+    return queue.kind == "transmitq" && queue.state == "running";
+  }));
+}
+
+// "1 queue pair", "1 of 4 queue pairs".
+std::string pairs_text(std::size_t running, std::size_t all) {
+  const std::string part = running < all ? fmt::format("{} of ", running) : "";
+  return fmt::format("{}{} queue pair{}", part, all, all == 1 ? "" : "s");
+}
+
+std::string running_text(const fabric::PortView& port, std::size_t pairs) {
+  return fmt::format("{}: running: {}, {} of memory in {} region{}, features {}", port.name,
+                     pairs_text(pairs, port.queue_pairs), in_bytes(port.memory_bytes),
+                     port.memory_regions, port.memory_regions == 1 ? "" : "s",
+                     fmt::join(port.features, " "));
 }
 
 std::string cause_of(const fabric::PortView& port) {
@@ -29,30 +47,14 @@ std::string cause_of(const fabric::PortView& port) {
 
 }  // namespace
 
-std::vector<std::string> EventWatcher::look(const control::Views& views) {
-  std::vector<std::string> events;
+std::vector<std::string> EventWatcher::look(const control::Views& views, Clock::time_point now) {
+  Sentences events;
   for (const auto& port : views.ports()) {
     Known& known = ports_[port.name];
-    const bool had = has_session(known.state);
-    const std::uint64_t more = port.sessions - known.sessions;
-    // Sessions that came and went between two looks are counted, not told one by one.
-    bool told = had && (more > 0 || !has_session(port.state));
-    if (told) events.push_back(fmt::format("{}: disconnected: {}", port.name, cause_of(port)));
-    if (more == 1) {
-      events.push_back(fmt::format("{}: connected, session {}", port.name, port.sessions));
-    } else if (more > 1) {
-      events.push_back(
-          fmt::format("{}: connected {} times, session {}", port.name, more, port.sessions));
-    }
-    if (more > 0 && !has_session(port.state)) {
-      events.push_back(fmt::format("{}: disconnected: {}", port.name, cause_of(port)));
-      told = true;
-    }
-    const bool entered = port.state != known.state || more > 0;
-    if (entered && port.state == "running") events.push_back(running_text(port));
-    if (!told && !port.last_error.empty() && port.last_error != known.last_error) {
-      events.push_back(fmt::format("{}: {}", port.name, port.last_error));
-    }
+    // What happens until then is told then, in one sentence.
+    if (port.state != "running" && now < known.quiet_until) continue;
+    look_at_sessions(port, known, now, events);
+    look_at_driver(views, port, known, now, events);
     known.sessions = port.sessions;
     known.state = port.state;
     known.last_error = port.last_error;
@@ -63,8 +65,65 @@ std::vector<std::string> EventWatcher::look(const control::Views& views) {
   return events;
 }
 
+void EventWatcher::look_at_sessions(const fabric::PortView& port, Known& known,
+                                    Clock::time_point now, Sentences& events) {
+  const bool had = has_session(known.state);
+  const bool has = has_session(port.state);
+  const std::uint64_t more = port.sessions - known.sessions;
+  const bool ended = (had && (more > 0 || !has)) || (more > 0 && !has);
+  if (more > 0) {
+    known.since = now;
+    known.lack_told = false;
+  }
+  if (port.state == "running" || known.state == "running") known.in_vain = 0;
+  // Of several new sessions all but the last have ended.
+  const bool in_vain = (ended || more > 1) && known.state != "running";
+  if (in_vain && ++known.in_vain > 1 && port.state != "running") {
+    known.quiet_until = now + kQuiet;
+    if (more > 0) {
+      events.push_back(fmt::format("{}: connected {} more time{}, never running: {}", port.name,
+                                   more, more == 1 ? "" : "s", cause_of(port)));
+      return;
+    }
+  }
+  // Sessions that came and went between two looks are counted, not told one by one.
+  if (had && ended)
+    events.push_back(fmt::format("{}: disconnected: {}", port.name, cause_of(port)));
+  if (more == 1) {
+    events.push_back(fmt::format("{}: connected, session {}", port.name, port.sessions));
+  } else if (more > 1) {
+    events.push_back(
+        fmt::format("{}: connected {} times, session {}", port.name, more, port.sessions));
+  }
+  if (more > 0 && !has) {
+    events.push_back(fmt::format("{}: disconnected: {}", port.name, cause_of(port)));
+  }
+  if (!ended && !port.last_error.empty() && port.last_error != known.last_error) {
+    events.push_back(fmt::format("{}: {}", port.name, port.last_error));
+  }
+}
+
+void EventWatcher::look_at_driver(const control::Views& views, const fabric::PortView& port,
+                                  Known& known, Clock::time_point now, Sentences& events) {
+  if (port.state == "connected" && port.memory_bytes == 0 && !known.lack_told &&
+      now - known.since >= kPatience) {
+    known.lack_told = true;
+    events.push_back(fmt::format(
+        "{}: connected, but shares no memory yet (QEMU: memory-backend with share=on)", port.name));
+  }
+  if (port.state != "running") return;
+  const std::size_t pairs = running_pairs(views, port.name);
+  const bool entered = known.state != "running" || port.sessions != known.sessions;
+  if (entered) {
+    events.push_back(running_text(port, pairs));
+  } else if (pairs != known.pairs) {
+    events.push_back(fmt::format("{}: now {}", port.name, pairs_text(pairs, port.queue_pairs)));
+  }
+  known.pairs = pairs;
+}
+
 // A guest whose address is not its port's `mac`: told once a session, and counted ever after.
-void EventWatcher::look_at_sources(const control::Views& views, std::vector<std::string>& events) {
+void EventWatcher::look_at_sources(const control::Views& views, Sentences& events) {
   constexpr auto kCause = static_cast<std::size_t>(net::DropCause::kSourceFilter);
   for (const auto& stats : views.stats()) {
     Known& known = ports_[stats.name];
@@ -79,7 +138,7 @@ void EventWatcher::look_at_sources(const control::Views& views, std::vector<std:
 }
 
 void EventWatcher::look_at_queues(const control::Views& views, const std::string& port,
-                                  Known& known, std::vector<std::string>& events) {
+                                  Known& known, Sentences& events) {
   std::map<std::uint16_t, std::string> broken;
   for (const auto& queue : views.queues(port)) {
     if (queue.state != "broken") continue;

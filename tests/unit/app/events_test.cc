@@ -22,6 +22,15 @@ class Events : public ::testing::Test {
     vm0().sessions += 1;
     vm0().state = "connected";
   }
+  // Of two queue pairs the driver uses so many.
+  void run(int pairs) {
+    std::vector<fabric::QueueView>& queues = views_.queue_views["vm0"];
+    queues.assign(4, {});
+    for (int i = 0; i < 4; ++i) {
+      queues[std::size_t(i)].kind = i % 2 == 0 ? "receiveq" : "transmitq";
+      queues[std::size_t(i)].state = i / 2 < pairs ? "running" : "disabled";
+    }
+  }
   fabric::PortView& vm0() { return views_.port_views[0]; }
 
   control::FakeViews views_;
@@ -45,6 +54,7 @@ TEST_F(Events, ADriverThatRunsIsToldWithWhatWasNegotiated) {
   vm0().memory_bytes = std::uint64_t{1} << 30;
   vm0().memory_regions = 2;
   vm0().features = {"VERSION_1", "MQ"};
+  run(1);
   EXPECT_THAT(watcher_.look(views_),
               ElementsAre("vm0: running: 1 queue pair, 1 GiB of memory in 2 regions, features "
                           "VERSION_1 MQ"));
@@ -89,6 +99,53 @@ TEST_F(Events, ManySessionsBetweenTwoLooksAreOneSentence) {
   EXPECT_THAT(watcher_.look(views_),
               ElementsAre("vm0: connected 500 times, session 500",
                           "vm0: disconnected: the other side closed the connection"));
+}
+
+TEST_F(Events, ThePairsThatRunAreCounted) {
+  connect();
+  vm0().queue_pairs = 2;
+  vm0().state = "running";
+  run(1);
+  EXPECT_THAT(
+      watcher_.look(views_),
+      ElementsAre("vm0: connected, session 1",
+                  "vm0: running: 1 of 2 queue pairs, 0 B of memory in 0 regions, features "));
+  run(2);
+  EXPECT_THAT(watcher_.look(views_), ElementsAre("vm0: now 2 queue pairs"));
+  EXPECT_THAT(watcher_.look(views_), IsEmpty());
+}
+
+TEST_F(Events, AFrontEndThatComesAndGoesIsToldOnceASecond) {
+  auto now = EventWatcher::Clock::now();
+  int told = 0;
+  vm0().last_error = "closed during negotiation";
+  for (int i = 0; i < 100; ++i, now += std::chrono::milliseconds(100)) {
+    vm0().sessions += 7;
+    if (i % 3 == 0) vm0().state = i % 2 == 0 ? "connected" : "listening";
+    const auto events = watcher_.look(views_, now);
+    told += static_cast<int>(events.size());
+    if (i > 20 && !events.empty()) {
+      EXPECT_THAT(events, ElementsAre("vm0: connected 70 more times, never running: closed during "
+                                      "negotiation"));
+    }
+  }
+  EXPECT_LE(told, 13);
+  EXPECT_GE(told, 9);
+  vm0().sessions += 1;
+  vm0().state = "running";
+  run(1);
+  EXPECT_GE(watcher_.look(views_, now).size(), 1U) << "who runs is told at once";
+}
+
+TEST_F(Events, ASessionThatSharesNoMemoryForLongIsToldOnce) {
+  const auto begin = EventWatcher::Clock::now();
+  connect();
+  (void)watcher_.look(views_, begin);
+  EXPECT_THAT(watcher_.look(views_, begin + std::chrono::seconds(4)), IsEmpty());
+  EXPECT_THAT(watcher_.look(views_, begin + std::chrono::seconds(5)),
+              ElementsAre("vm0: connected, but shares no memory yet (QEMU: memory-backend with "
+                          "share=on)"));
+  EXPECT_THAT(watcher_.look(views_, begin + std::chrono::seconds(9)), IsEmpty());
 }
 
 TEST_F(Events, AnErrorThatEndsNoSessionIsTold) {

@@ -5,15 +5,15 @@
 
 #include <CLI/CLI.hpp>
 #include <chrono>
-#include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <thread>
-#include <vector>
 
 #include "app/bench_case.h"
 #include "app/bench_device.h"
 #include "app/bench_driver.h"
+#include "app/bench_options.h"
 #include "app/bench_pair.h"
 #include "app/report.h"
 
@@ -21,87 +21,27 @@ namespace sluice::app {
 
 namespace {
 
-const std::map<std::string, Direction> kDirections = {{"to-driver", Direction::kToDriver},
-                                                      {"from-driver", Direction::kFromDriver},
-                                                      {"loopback", Direction::kLoopback},
-                                                      {"both", Direction::kBoth}};
-
-// What the options of a command leave open is measured in every form.
-struct Choice {
-  std::vector<std::string> rings = {"split", "packed"};
-  std::vector<std::string> orders = {"any", "in-order"};
-  std::string mrg = "on";
-  std::vector<std::string> directions = {"to-driver", "from-driver", "loopback"};
-  BenchCase base;
-  double seconds = 1;
-  std::string socket;
-  int core = -1;
-  bool json = false;
-  std::vector<int> cores = {0, 1};
-  std::string mac;
-  std::string peer_mac;
-};
-
-void add_case_options(CLI::App* command, Choice& choice) {
-  command->add_option("--queues", choice.base.queues, "Queue pairs")
-      ->check(CLI::Range(1, 127))
-      ->capture_default_str();
-  command->add_option("--size", choice.base.size, "Bytes of a frame, without FCS")
-      ->check(CLI::Range(60, 9000))
-      ->capture_default_str();
-  command->add_option("--queue-size", choice.base.queue_size, "Entries of a ring")
-      ->check(CLI::Range(2, 32768))
-      ->capture_default_str();
-  command->add_flag("--one-used-entry", choice.base.one_used_entry,
-                    "In order: one used entry for a whole transmit burst");
-}
-
-void add_ring_options(CLI::App* command, Choice& choice) {
-  command->add_option("--ring", choice.rings, "Ring format: split, packed; default both")
-      ->check(CLI::IsMember({"split", "packed"}));
-  command->add_option("--order", choice.orders, "any, in-order (IN_ORDER); default both")
-      ->check(CLI::IsMember({"any", "in-order"}));
-  command->add_option("--mrg", choice.mrg, "Mergeable receive buffers (MRG_RXBUF): on, off")
-      ->check(CLI::IsMember({"on", "off"}))
-      ->capture_default_str();
-}
-
-std::vector<BenchCase> cases_of(const Choice& choice) {
-  std::vector<BenchCase> cases;
-  for (const std::string& direction : choice.directions) {
-    for (const std::string& ring : choice.rings) {
-      for (const std::string& order : choice.orders) {
-        BenchCase what = choice.base;
-        what.direction = kDirections.at(direction);
-        what.packed = ring == "packed";
-        what.in_order = order == "in-order";
-        what.mergeable = choice.mrg == "on";
-        cases.push_back(what);
-      }
-    }
-  }
-  return cases;
-}
+constexpr std::string_view kWhat = "understand the command line";
 
 void add_pair(CLI::App& bench, Action& action) {
-  const auto choice = std::make_shared<Choice>();
+  const auto choice = std::make_shared<BenchChoice>();
   CLI::App* command = bench.add_subcommand(
       "pair",
       "Packets a second between a device (port and worker of `sluice run`) and a driver, two\n"
       "processes on two cores, memory shared by descriptor.");
-  add_ring_options(command, *choice);
-  add_case_options(command, *choice);
+  add_ring_options(*command, *choice, true);
+  add_case_options(*command, *choice);
+  add_direction_option(*command, *choice, {"to-driver", "from-driver", "loopback"},
+                       "to-driver, from-driver or loopback (default all three)");
+  command->add_option("--seconds", choice->seconds, "Length of a window (0.05 to 60, default 1)")
+      ->check(CLI::Range(0.05, 60.0).description(""))
+      ->type_name("S");
   command
-      ->add_option("--direction", choice->directions,
-                   "to-driver, from-driver, loopback; default all three")
-      ->check(CLI::IsMember({"to-driver", "from-driver", "loopback"}));
-  command->add_option("--seconds", choice->seconds, "Length of a window")
-      ->check(CLI::Range(0.05, 60.0))
-      ->capture_default_str();
-  command->add_option("--cores", choice->cores, "Core of the device, core of the driver")
+      ->add_option("--cores", choice->cores,
+                   "Core of the device and core of the driver (default 0,1)")
       ->expected(2)
       ->delimiter(',')
-      ->capture_default_str();
+      ->type_name("N,N");
   command->add_flag("--json", choice->json, "Print one JSON document");
   command->footer(
       "RTT is the round trip of one cache line between the two cores, before and after: figures\n"
@@ -110,6 +50,8 @@ void add_pair(CLI::App& bench, Action& action) {
       "  sluice bench pair --direction to-driver --size 1518 --seconds 5 --json");
   command->callback([&action, choice] {
     action = [choice] {
+      if (const auto problem = check_cases(*choice)) return report(kWhat, {*problem});
+      if (const auto problem = check_cores(*choice)) return report(kWhat, {*problem});
       PairOptions options;
       options.cases = cases_of(*choice);
       options.window = std::chrono::milliseconds(static_cast<int>(choice->seconds * 1e3));
@@ -122,23 +64,27 @@ void add_pair(CLI::App& bench, Action& action) {
 }
 
 void add_device(CLI::App& bench, Action& action) {
-  const auto choice = std::make_shared<Choice>();
+  const auto choice = std::make_shared<BenchChoice>();
   CLI::App* command = bench.add_subcommand(
       "device", "The device's end of a pair alone, for a driver that is not ours.");
-  add_case_options(command, *choice);
-  command->add_option("--socket", choice->socket, "Unix socket to listen on")->required();
-  command->add_option("--direction", choice->directions, "to-driver, from-driver or loopback")
-      ->check(CLI::IsMember({"to-driver", "from-driver", "loopback"}))
-      ->expected(1);
-  command->add_option("--core", choice->core, "Core of the worker; -1: any")->capture_default_str();
+  add_case_options(*command, *choice);
+  command->add_option("--socket", choice->socket, "Unix socket to listen on (required)")
+      ->required()
+      ->type_name("PATH");
+  add_direction_option(*command, *choice, {"to-driver", "from-driver", "loopback"},
+                       "to-driver, from-driver or loopback (default to-driver)")
+      .expected(1);
+  command->add_option("--core", choice->core, "Core of the worker (default -1: any)")
+      ->type_name("N");
   command->footer(
       "Ends when its standard input closes. For each line it reads it prints the packets received\n"
       "so far, the time in nanoseconds, and the path.\n\n"
       "Examples:\n  sluice bench device --socket /tmp/d.sock --direction to-driver");
   command->callback([&action, choice] {
     action = [choice] {
+      if (const auto problem = check_core(*choice)) return report(kWhat, {*problem});
       BenchCase what = choice->base;
-      what.direction = kDirections.at(choice->directions.front());
+      what.direction = direction_of(*choice);
       return run_device_end({choice->socket, what, choice->core});
     };
   });
@@ -155,7 +101,9 @@ net::MacAddress parse_mac(const std::string& text, net::MacAddress otherwise) {
   return mac;
 }
 
-int run_driver(const Choice& choice) {
+int run_driver(const BenchChoice& choice) {
+  if (const auto problem = check_cases(choice)) return report(kWhat, {*problem});
+  if (const auto problem = check_core(choice)) return report(kWhat, {*problem});
   DriverEndOptions options;
   options.socket = choice.socket;
   options.what = cases_of(choice).front();
@@ -192,28 +140,33 @@ int run_driver(const Choice& choice) {
 }
 
 void add_driver(CLI::App& bench, Action& action) {
-  const auto choice = std::make_shared<Choice>();
+  const auto choice = std::make_shared<BenchChoice>();
   choice->directions = {"both"};
   choice->rings = {"split"};
   choice->orders = {"any"};
   CLI::App* command = bench.add_subcommand(
       "driver", "The driver's end alone: sends and receives on any vhost-user back-end.");
-  add_ring_options(command, *choice);
-  add_case_options(command, *choice);
-  command->add_option("--socket", choice->socket, "Unix socket to connect to")->required();
+  add_ring_options(*command, *choice, false);
+  add_case_options(*command, *choice);
+  command->add_option("--socket", choice->socket, "Unix socket to connect to (required)")
+      ->required()
+      ->type_name("PATH");
+  add_direction_option(*command, *choice, {"to-driver", "from-driver", "loopback", "both"},
+                       "to-driver (receive only), from-driver (send only), both, or loopback (send "
+                       "back what arrives) (default both)")
+      .expected(1);
+  command->add_option("--seconds", choice->seconds, "How long (0.05 to 86400, default 1)")
+      ->check(CLI::Range(0.05, 86400.0).description(""))
+      ->type_name("S");
+  command->add_option("--core", choice->core, "Core of the loop (default -1: any)")->type_name("N");
   command
-      ->add_option("--direction", choice->directions,
-                   "to-driver (receive only), from-driver (send only), both, or loopback (send "
-                   "back what arrives)")
-      ->check(CLI::IsMember({"to-driver", "from-driver", "loopback", "both"}))
-      ->expected(1)
-      ->capture_default_str();
-  command->add_option("--seconds", choice->seconds, "How long")
-      ->check(CLI::Range(0.05, 86400.0))
-      ->capture_default_str();
-  command->add_option("--core", choice->core, "Core of the loop; -1: any")->capture_default_str();
-  command->add_option("--mac", choice->mac, "Source address of the frames sent");
-  command->add_option("--peer-mac", choice->peer_mac, "Destination address of the frames sent");
+      ->add_option("--mac", choice->mac,
+                   "Source address of the frames sent (default 02:00:00:00:00:01)")
+      ->type_name("MAC");
+  command
+      ->add_option("--peer-mac", choice->peer_mac,
+                   "Destination address of the frames sent (default 02:00:00:00:00:02)")
+      ->type_name("MAC");
   command->add_flag("--json", choice->json, "Print one JSON document");
   command->footer(
       "Examples:\n  sluice bench driver --socket /run/vm0.sock --seconds 5\n"

@@ -60,8 +60,27 @@ std::vector<std::string> words_of(CLI::App& command) {
   return words;
 }
 
-// Says what is wrong with `word`, which the innermost command does not know.
+// Is `word` an option of `command`, or of one below it?
+bool knows(CLI::App& command, const std::string& word) {
+  if (command.get_option_no_throw(word) != nullptr) return true;
+  return std::ranges::any_of(command.get_subcommands([](CLI::App*) { return true; }),
+                             [&](CLI::App* sub) { return knows(*sub, word); });
+}
+
+// Says what is wrong with `word`, which the innermost command does not know, or which stands before
+// the command that knows it.
 int report_unknown(CLI::App& command, const std::string& word) {
+  const std::string option = word.substr(0, word.find('='));
+  CLI::App* top = &command;
+  while (top->get_parent() != nullptr) top = top->get_parent();
+  if (option.starts_with("--") && knows(*top, option)) {
+    const bool here = command.get_option_no_throw(option) != nullptr;
+    return report(ExitCode::kUsage, "understand the command line",
+                  here ? fmt::format("'{}' stands before the command", option)
+                       : fmt::format("{} has no option '{}'", full_name(command), option),
+                  here ? fmt::format("write it behind: {} {} ...", full_name(command), option)
+                       : fmt::format("{} belongs to other commands, behind their names", option));
+  }
   const std::vector<std::string> words = words_of(command);
   const std::vector<std::string_view> views(words.begin(), words.end());
   const std::string_view near = control::nearest(word.substr(0, word.find('=')), views);
@@ -85,6 +104,9 @@ std::string culprit(const std::vector<std::string>& extras) {
 std::string cause_of(const CLI::App& command, const CLI::ParseError& error) {
   const std::string text = error.what();
   if (error.get_name() == "RequiredError") {
+    if (text.starts_with("--")) {
+      return fmt::format("{} needs {}", full_name(command), text.substr(0, text.find(' ')));
+    }
     return fmt::format("{} needs a command after it", full_name(command));
   }
   if (error.get_name() == "ArgumentMismatch") {

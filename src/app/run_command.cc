@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 
+#include "app/bench_probe.h"
 #include "app/help.h"
 #include "app/report.h"
 #include "app/run_loop.h"
@@ -65,12 +67,24 @@ Problems apply_flags(const RunFlags& flags, Config& config) {
   return problems;
 }
 
+// What the configuration alone cannot tell: which cores there are.
+std::optional<control::Problem> check_cores(const Config& config) {
+  const std::vector<int> permitted = permitted_cores();
+  for (const int core : config.fabric.workers.cores) {
+    if (std::ranges::find(permitted, core) != permitted.end()) continue;
+    return control::Problem{"cores", fmt::format("this process cannot use core {}", core),
+                            "the cores are " + core_list(permitted)};
+  }
+  return std::nullopt;
+}
+
 int run(const RunFlags& flags) {
   auto config = make_config(flags);
   if (!config) return report(kWhat, config.error());
   if (flags.print_config) {
     return print(control::to_toml(*config)) ? 0 : static_cast<int>(ExitCode::kFailure);
   }
+  if (const auto problem = check_cores(*config)) return report(kWhat, {*problem});
   if (config->control.empty()) config->control = control::default_control_path();
   if (flags.check) {
     return print("the configuration is right\n" + summary(*config))
@@ -103,6 +117,8 @@ void add_simple_flags(CLI::App& command, std::vector<std::string>& texts) {
   texts.resize(keys.size());
   for (std::size_t i = 0; i < keys.size(); ++i) {
     const auto& setting = keys[i].setting;
+    // The only default that depends on who asks.
+    if (setting.flag == "control") defaults.control = control::default_control_path();
     command
         .add_option(fmt::format("--{}", setting.flag), texts[i],
                     help_text(setting, keys[i].slot(defaults)))

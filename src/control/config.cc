@@ -19,6 +19,10 @@ struct NamedPort {
   std::string place;  // Of its table in the file form.
 };
 
+std::string counted(std::size_t count, std::string_view one, std::string_view more) {
+  return fmt::format("{} {}", count, count == 1 ? one : more);
+}
+
 std::vector<NamedPort> named_ports(const fabric::SwitchOptions& options) {
   std::vector<NamedPort> ports;
   const auto add = [&](std::string name, std::string_view table, std::size_t index) {
@@ -113,10 +117,32 @@ void check_forwarder(const fabric::SwitchOptions& options, const std::vector<Nam
     }
   } else if (options.patches.empty() && ports.size() % 2 != 0) {
     problems.push_back({"forward",
-                        fmt::format("{} ports cannot all be joined in pairs", ports.size()),
+                        ports.size() == 1
+                            ? std::string("a single port has no other to be joined with")
+                            : fmt::format("{} ports cannot all be joined in pairs", ports.size()),
                         "add a port, or name the pairs: in `patches`, or by --patch"});
   } else {
     check_patches(options, ports, problems);
+  }
+}
+
+void check_workers(const fabric::WorkerOptions& workers, Problems& problems) {
+  if (!workers.cores.empty() && workers.cores.size() != workers.count) {
+    problems.push_back(
+        {"workers.cores",
+         fmt::format("{} named for {}", counted(workers.cores.size(), "core is", "cores are"),
+                     counted(workers.count, "worker", "workers")),
+         "name as many cores as there are workers"});
+  }
+  if (workers.poll != fabric::PollMode::kBusy) return;
+  std::set<std::uint16_t> taken;
+  for (const std::uint16_t core : workers.cores) {
+    if (taken.insert(core).second) continue;
+    problems.push_back(
+        {"workers.cores",
+         fmt::format("two workers would be busy on core {} and get half of it each", core),
+         "give each a core of its own, or poll adaptively"});
+    return;
   }
 }
 
@@ -148,13 +174,7 @@ Problems check(const Config& config) {
   check_vhost_user(config, problems);
   check_names(ports, problems);
   check_forwarder(config.fabric, ports, problems);
-  const auto& workers = config.fabric.workers;
-  if (!workers.cores.empty() && workers.cores.size() != workers.count) {
-    problems.push_back(
-        {"workers.cores",
-         fmt::format("{} cores are named for {} workers", workers.cores.size(), workers.count),
-         "name as many cores as there are workers"});
-  }
+  check_workers(config.fabric.workers, problems);
   return problems;
 }
 

@@ -121,7 +121,17 @@ TEST(CheckConfig, ThereIsOneCoreForEachWorker) {
   Config config = with_ports({"/a"});
   config.fabric.workers.count = 2;
   config.fabric.workers.cores = {1};
-  EXPECT_EQ(only_problem(config).cause, "1 cores are named for 2 workers");
+  EXPECT_EQ(only_problem(config).cause, "1 core is named for 2 workers");
+}
+
+TEST(CheckConfig, TwoBusyWorkersDoNotShareACore) {
+  Config config = with_ports({"/a"});
+  config.fabric.workers.count = 2;
+  config.fabric.workers.cores = {0, 0};
+  EXPECT_TRUE(check(config).empty()) << "they may wait in turns";
+  config.fabric.workers.poll = fabric::PollMode::kBusy;
+  EXPECT_EQ(only_problem(config).cause,
+            "two workers would be busy on core 0 and get half of it each");
 }
 
 TEST(FindPlaces, PointsAtTheKeyOrAtItsTable) {

@@ -1,0 +1,134 @@
+// Options of `sluice bench`, and the mistakes the parser cannot see.
+#include "app/bench_options.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <bit>
+#include <map>
+
+#include "app/bench_probe.h"
+
+namespace sluice::app {
+namespace {
+
+using control::Problem;
+
+const std::map<std::string, Direction> kDirections = {{"to-driver", Direction::kToDriver},
+                                                      {"from-driver", Direction::kFromDriver},
+                                                      {"loopback", Direction::kLoopback},
+                                                      {"both", Direction::kBoth}};
+
+bool contains(const std::vector<std::string>& words, const char* word) {
+  return std::ranges::find(words, word) != words.end();
+}
+
+std::optional<Problem> check_one_core(const char* option, int core) {
+  const std::vector<int> permitted = permitted_cores();
+  if (std::ranges::find(permitted, core) != permitted.end()) return std::nullopt;
+  return Problem{option, fmt::format("this process cannot use core {}", core),
+                 "the cores are " + core_list(permitted)};
+}
+
+}  // namespace
+
+void add_case_options(CLI::App& command, BenchChoice& choice) {
+  command.add_option("--queues", choice.base.queues, "Queue pairs (1 to 127, default 1)")
+      ->check(CLI::Range(1, 127).description(""))
+      ->type_name("N");
+  command
+      .add_option("--size", choice.base.size,
+                  "Length of a frame, without FCS (60 to 9000 bytes, default 64)")
+      ->check(CLI::Range(60, 9000).description(""))
+      ->type_name("BYTES");
+  command
+      .add_option("--queue-size", choice.base.queue_size,
+                  "Entries of a ring; split: a power of two (2 to 32768, default 256)")
+      ->check(CLI::Range(2, 32768).description(""))
+      ->type_name("N");
+  command.add_flag("--one-used-entry", choice.base.one_used_entry,
+                   "One used entry for a whole transmit burst; needs --order in-order");
+}
+
+void add_ring_options(CLI::App& command, BenchChoice& choice, bool several) {
+  CLI::Option* ring =
+      command
+          .add_option("--ring", choice.rings,
+                      fmt::format("Format of the ring: split or packed (default {})",
+                                  several ? "both" : "split"))
+          ->check(CLI::IsMember({"split", "packed"}).description(""))
+          ->type_name("FORMAT");
+  CLI::Option* order =
+      command
+          .add_option("--order", choice.orders,
+                      fmt::format("in-order negotiates IN_ORDER, any does not (default {})",
+                                  several ? "both" : "any"))
+          ->check(CLI::IsMember({"any", "in-order"}).description(""))
+          ->type_name("ORDER");
+  if (!several) {
+    ring->expected(1);
+    order->expected(1);
+  }
+  command
+      .add_option("--mrg", choice.mrg,
+                  "Mergeable receive buffers (MRG_RXBUF): on or off (default on)")
+      ->check(CLI::IsMember({"on", "off"}).description(""))
+      ->type_name("on|off");
+}
+
+CLI::Option& add_direction_option(CLI::App& command, BenchChoice& choice,
+                                  const std::vector<std::string>& names, const char* help) {
+  return *command.add_option("--direction", choice.directions, help)
+              ->check(CLI::IsMember(names).description(""))
+              ->type_name("WAY");
+}
+
+std::vector<BenchCase> cases_of(const BenchChoice& choice) {
+  std::vector<BenchCase> cases;
+  for (const std::string& direction : choice.directions) {
+    for (const std::string& ring : choice.rings) {
+      for (const std::string& order : choice.orders) {
+        BenchCase what = choice.base;
+        what.direction = kDirections.at(direction);
+        what.packed = ring == "packed";
+        what.in_order = order == "in-order";
+        what.mergeable = choice.mrg == "on";
+        cases.push_back(what);
+      }
+    }
+  }
+  return cases;
+}
+
+Direction direction_of(const BenchChoice& choice) {
+  return kDirections.at(choice.directions.front());
+}
+
+std::optional<Problem> check_cases(const BenchChoice& choice) {
+  const std::uint32_t size = choice.base.queue_size;
+  if (contains(choice.rings, "split") && !std::has_single_bit(size)) {
+    return Problem{"--queue-size", fmt::format("a split ring cannot have {} entries", size),
+                   fmt::format("--queue-size {}, or --ring packed", std::bit_ceil(size))};
+  }
+  if (choice.base.one_used_entry && contains(choice.orders, "any")) {
+    return Problem{"--one-used-entry", "it needs buffers used in order", "--order in-order"};
+  }
+  return std::nullopt;
+}
+
+std::optional<Problem> check_cores(const BenchChoice& choice) {
+  for (const int core : choice.cores) {
+    if (auto problem = check_one_core("--cores", core)) return problem;
+  }
+  if (choice.cores[0] != choice.cores[1]) return std::nullopt;
+  return Problem{"--cores", "two different cores are needed",
+                 "two of the cores " + core_list(permitted_cores())};
+}
+
+std::optional<Problem> check_core(const BenchChoice& choice) {
+  return choice.core < 0 ? std::nullopt : check_one_core("--core", choice.core);
+}
+
+}  // namespace sluice::app

@@ -121,11 +121,11 @@ std::string rates_text(const Json& before, const Json& now) {
   const double seconds = to > from ? static_cast<double>(to - from) / kNanoseconds : 1.0;
   Table table({{"PORT"},
                {"FROM DRIVER pps", Align::kRight},
-               {"bit/s", Align::kRight},
-               {"drops/s", Align::kRight},
+               {"FROM bit/s", Align::kRight},
+               {"FROM drops/s", Align::kRight},
                {"TO DRIVER pps", Align::kRight},
-               {"bit/s", Align::kRight},
-               {"drops/s", Align::kRight}});
+               {"TO bit/s", Align::kRight},
+               {"TO drops/s", Align::kRight}});
   for (const Json& port : member(now, "stats")) {
     const Json* old_port = find_port(member(before, "stats"), text(port, "name"));
     std::vector<std::string> cells = {text(port, "name")};

@@ -69,6 +69,28 @@ bool contains(std::span<const std::string_view> names, std::string_view name) {
   return std::ranges::find(names, name) != names.end();
 }
 
+// Where a key of the switch belongs, as a cure; empty if there is none of this name.
+std::string place_of_config_key(std::string_view name) {
+  for (const auto& row : config_keys()) {
+    if (row.setting.name != name) continue;
+    return row.setting.section.empty()
+               ? std::string("write it at the top, before the first line in brackets")
+               : fmt::format("write it below a line [{}]", row.setting.section);
+  }
+  return "";
+}
+
+// The same for a key of a port.
+std::string place_of_port_key(std::string_view name) {
+  const auto among = [&](const auto& keys) {
+    return std::ranges::any_of(keys, [&](const auto& key) { return key.setting.name == name; });
+  };
+  if (among(vhost_user_keys())) return "write it below a line [[vhost_user]]";
+  if (among(generator_keys())) return "write it below a line [[generator]]";
+  if (among(sink_keys())) return "write it below a line [[sink]]";
+  return "";
+}
+
 class Reader {
  public:
   explicit Reader(std::string_view name) : name_(name) {}
@@ -123,8 +145,10 @@ void Reader::read(const TomlValue& root) {
     } else if (is_table(node)) {
       read_section(key, node);
     } else {
+      const bool number = key == "workers" && node.kind == TomlValue::Kind::kInteger;
       report(node.place, fmt::format("'{}' cannot be {}", key, text_of(node)),
-             fmt::format("begin a table by a line [{}]", key));
+             number ? fmt::format("write count = {} below a line [workers]", node.integer)
+                    : fmt::format("begin a table by a line [{}]", key));
     }
   }
 }
@@ -157,19 +181,16 @@ void Reader::read_section(std::string_view section, const TomlValue& table) {
 // A key in the wrong table is the commonest mistake of TOML: say where it belongs.
 void Reader::unknown_config_key(const std::string& name, TextPlace at, std::string_view section) {
   std::vector<std::string_view> here;
-  std::string cure;
+  std::string cure = place_of_config_key(name);
   for (const auto& row : config_keys()) {
     if (row.setting.section == section) here.push_back(row.setting.name);
-    if (row.setting.name != name) continue;
-    cure = row.setting.section.empty()
-               ? std::string("write it at the top, before the first line in brackets")
-               : fmt::format("write it below a line [{}]", row.setting.section);
   }
   if (section.empty()) {
     here.insert(here.end(), kSections.begin(), kSections.end());
     here.insert(here.end(), kPortTables.begin(), kPortTables.end());
     here.push_back(kPatches);
   }
+  if (cure.empty()) cure = place_of_port_key(name);
   if (cure.empty()) {
     const std::string_view near = nearest(name, here);
     cure = near.empty() ? fmt::format("the keys are {}", fmt::join(here, ", "))
@@ -196,6 +217,12 @@ void Reader::read_ports(std::string_view table, const TomlValue& node, std::span
       std::vector<std::string_view> names;
       for (const auto& row : keys) names.push_back(row.setting.name);
       const std::string_view near = nearest(key, names);
+      const std::string place = place_of_config_key(key);
+      if (!place.empty()) {
+        report(value.key_place, fmt::format("there is no key {} in [[{}]]", excerpt(key), table),
+               place);
+        continue;
+      }
       report(value.key_place, fmt::format("there is no key {} in [[{}]]", excerpt(key), table),
              near.empty() ? fmt::format("the keys are {}", fmt::join(names, ", "))
                           : fmt::format("did you mean '{}'?", near));

@@ -1,4 +1,5 @@
 // The asking end of the control socket.
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -43,8 +44,16 @@ Result<ControlClient> ControlClient::connect(const std::string& path) {
   (void)::setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &kPatience, sizeof(kPatience));
   (void)::setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &kPatience, sizeof(kPatience));
   if (::connect(fd.get(), address.get(), UnixAddress::size()) != 0) {
-    if (errno == ENOENT || errno == ECONNREFUSED || errno == ENOTSOCK || errno == ENOTDIR) {
-      return fail(ErrorCode::kNotFound, "no running process serves this socket", errno);
+    if (errno == ENOENT || errno == ENOTDIR) {
+      return fail(ErrorCode::kNotFound, "there is no such file", errno);
+    }
+    if (errno == ECONNREFUSED || errno == ENOTSOCK) {
+      const int number = errno;
+      struct stat info{};
+      const bool other = ::lstat(path.c_str(), &info) == 0 && !S_ISSOCK(info.st_mode);
+      return fail(ErrorCode::kNotFound,
+                  other ? "this file is not a socket" : "no running process serves this socket",
+                  number);
     }
     return fail_waiting("cannot connect to the control socket");
   }

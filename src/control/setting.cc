@@ -201,6 +201,23 @@ std::string expected_for(const Setting& setting, const T* slot, Form form) {
   }
 }
 
+// Escaped as TOML and JSON want it.
+std::string between(char quote, std::string_view text) {
+  std::string out(1, quote);
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == quote || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (byte < 0x20 || byte == 0x7f) {
+      out += fmt::format("\\u{:04x}", byte);
+    } else {
+      out += c;
+    }
+  }
+  return out + quote;
+}
+
 }  // namespace
 
 std::optional<Fault> assign(const Setting& setting, Slot slot, const Value& value,
@@ -273,25 +290,13 @@ std::string_view to_string(PollMode poll) {
 }
 
 std::string quoted(std::string_view text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (byte < 0x20 || byte == 0x7f) {
-      out += fmt::format("\\u{:04x}", byte);
-    } else {
-      out += c;
-    }
-  }
-  return out + '"';
+  return between('"', text);
 }
 
 std::string excerpt(std::string_view text) {
   constexpr std::size_t kShownMax = 60;
-  if (text.size() <= kShownMax) return quoted(text);
-  return quoted(text.substr(0, kShownMax)) + "...";
+  const bool whole = text.size() <= kShownMax;
+  return between('\'', text.substr(0, kShownMax)) + (whole ? "" : "...");
 }
 
 }  // namespace sluice::control

@@ -75,7 +75,7 @@ struct Fault {
 
 /// `text` between quotes, escaped as TOML (and JSON) want it.
 [[nodiscard]] std::string quoted(std::string_view text);
-/// The same, cut to a length that fits a message.
+/// For a message: between single quotes, as messages name things, and cut to a length that fits.
 [[nodiscard]] std::string excerpt(std::string_view text);
 
 }  // namespace sluice::control

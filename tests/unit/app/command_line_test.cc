@@ -38,7 +38,8 @@ TEST_P(Help, TeachesByASentenceAndExamplesAndFitsATerminal) {
 INSTANTIATE_TEST_SUITE_P(EveryLevel, Help,
                          ::testing::Values("", "run", "port", "port show", "queue", "queue show",
                                            "fdb", "fdb show", "worker", "worker show", "stats",
-                                           "bench", "bench pair", "version"));
+                                           "bench", "bench pair", "bench device", "bench driver",
+                                           "version"));
 
 struct Mistake {
   const char* line;
@@ -86,10 +87,10 @@ INSTANTIATE_TEST_SUITE_P(
                 "sluice: cannot use the configuration: there are no ports\n"
                 "  try: add --vhost-user PATH for each port, or [[vhost_user]] to the file\n"},
         Mistake{"run --vhost-user /a,queues=0 --workers 0", 2,
-                "sluice: cannot use the configuration: --workers: it cannot be \"0\"\n"
+                "sluice: cannot use the configuration: --workers: it cannot be '0'\n"
                 "  try: give a whole number from 1 to 256\n"
                 "sluice: cannot use the configuration: --vhost-user /a,queues=0: 'queues' cannot "
-                "be \"0\"\n  try: give a whole number from 1 to 127\n"},
+                "be '0'\n  try: give a whole number from 1 to 127\n"},
         Mistake{"run --vhost-user /a --vhost-user /b/a.sock", 2,
                 "sluice: cannot use the configuration: two ports are called 'a'\n"
                 "  try: give one of them another name=\n"},
@@ -104,8 +105,8 @@ INSTANTIATE_TEST_SUITE_P(
                 "sluice: cannot understand the command line: --watch cannot be '0'\n"
                 "  try: --watch=SECONDS from 0.1 to 3600, or PORT before --watch\n"},
         Mistake{"stats --control /nonexistent.sock", 3,
-                "sluice: cannot ask the running switch: /nonexistent.sock: no running process "
-                "serves this socket\n"
+                "sluice: cannot ask the running switch: /nonexistent.sock: there is no such "
+                "file\n"
                 "  try: start one by `sluice run`, or name its socket by --control PATH\n"}));
 
 TEST(CommandLine, VersionIsPrintedByCommandAndByFlag) {
@@ -154,6 +155,18 @@ TEST(CommandLine, AMistakeInAFileIsNamedByLineAndColumn) {
   EXPECT_EQ(outcome.err, "sluice: cannot use the configuration: " + file +
                              ":3:10: 'queues' cannot be 999\n"
                              "  try: give a whole number from 1 to 127\n");
+}
+
+TEST(CommandLine, AFileInThePlaceOfTheControlSocketIsCalledSo) {
+  const TemporaryDirectory directory;
+  std::ofstream(directory / "file") << "x";
+  const Outcome outcome = run_program({"stats", "--control", directory / "file"});
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_NE(outcome.err.find("file: this file is not a socket\n"), std::string::npos);
+}
+
+TEST(CommandLine, HelpNamesTheControlSocketThatIsUsedByDefault) {
+  EXPECT_NE(run_program({"run", "--help"}).out.find("sluice.sock)"), std::string::npos);
 }
 
 TEST(CommandLine, AFullDiskIsAFailure) {

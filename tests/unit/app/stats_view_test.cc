@@ -72,9 +72,10 @@ Json stats_at(std::uint64_t time_ns, std::uint64_t packets, std::uint64_t bytes)
 }
 
 TEST(RatesText, DividesGrowthByTime) {
-  EXPECT_EQ(rates_text(stats_at(0, 100, 0), stats_at(2'000'000'000, 2100, 128000)),
-            "PORT  FROM DRIVER pps  bit/s  drops/s  TO DRIVER pps  bit/s  drops/s\n"
-            "vm0            1.00 k  512 k        0              0      0   1.00 k\n");
+  EXPECT_EQ(
+      rates_text(stats_at(0, 100, 0), stats_at(2'000'000'000, 2100, 128000)),
+      "PORT  FROM DRIVER pps  FROM bit/s  FROM drops/s  TO DRIVER pps  TO bit/s  TO drops/s\n"
+      "vm0            1.00 k       512 k             0              0         0      1.00 k\n");
 }
 
 TEST(RatesText, CountersThatWentBackAreZero) {

@@ -66,34 +66,34 @@ TEST_P(RefusedFlag, NamesCauseAndCure) {
 INSTANTIATE_TEST_SUITE_P(
     VhostUserFlag, RefusedFlag,
     ::testing::Values(
-        Refusal{"", "'path' cannot be \"\"", "give a path of 1 to 107 bytes"},
-        Refusal{"/a,queues=0", "'queues' cannot be \"0\"", "give a whole number from 1 to 127"},
-        Refusal{"/a,queues=128", "'queues' cannot be \"128\"", "give a whole number from 1 to 127"},
-        Refusal{"/a,queues=-1", "'queues' cannot be \"-1\"", "give a whole number from 1 to 127"},
-        Refusal{"/a,queues=2x", "'queues' cannot be \"2x\"", "give a whole number from 1 to 127"},
-        Refusal{"/a,queues=99999999999999999999", "'queues' cannot be \"99999999999999999999\"",
+        Refusal{"", "'path' cannot be ''", "give a path of 1 to 107 bytes"},
+        Refusal{"/a,queues=0", "'queues' cannot be '0'", "give a whole number from 1 to 127"},
+        Refusal{"/a,queues=128", "'queues' cannot be '128'", "give a whole number from 1 to 127"},
+        Refusal{"/a,queues=-1", "'queues' cannot be '-1'", "give a whole number from 1 to 127"},
+        Refusal{"/a,queues=2x", "'queues' cannot be '2x'", "give a whole number from 1 to 127"},
+        Refusal{"/a,queues=99999999999999999999", "'queues' cannot be '99999999999999999999'",
                 "give a whole number from 1 to 127"},
         Refusal{"/a,queues", "'queues' has no value",
                 "write queues=N: a whole number from 1 to 127"},
-        Refusal{"/a,mtu=67", "'mtu' cannot be \"67\"",
+        Refusal{"/a,mtu=67", "'mtu' cannot be '67'",
                 "give a whole number from 68 to 65535, in bytes"},
-        Refusal{"/a,client=yes", "'client' cannot be \"yes\"", "give on or off"},
+        Refusal{"/a,client=yes", "'client' cannot be 'yes'", "give on or off"},
         Refusal{"/a,client,client=off", "'client' is given twice", "give it once"},
-        Refusal{"/a,in-order=on", "there is no key \"in-order\"", "did you mean 'in_order'?"},
-        Refusal{"/a,mac=1:2:3:4:5:6", "'mac' cannot be \"1:2:3:4:5:6\"",
+        Refusal{"/a,in-order=on", "there is no key 'in-order'", "did you mean 'in_order'?"},
+        Refusal{"/a,mac=1:2:3:4:5:6", "'mac' cannot be '1:2:3:4:5:6'",
                 "give a unicast address such as 52:54:00:12:34:56"},
-        Refusal{"/a,mac=52-54-00-12-34-56", "'mac' cannot be \"52-54-00-12-34-56\"",
+        Refusal{"/a,mac=52-54-00-12-34-56", "'mac' cannot be '52-54-00-12-34-56'",
                 "give a unicast address such as 52:54:00:12:34:56"},
-        Refusal{"/a,mac=53:54:00:12:34:56", "'mac' cannot be \"53:54:00:12:34:56\"",
+        Refusal{"/a,mac=53:54:00:12:34:56", "'mac' cannot be '53:54:00:12:34:56'",
                 "give a unicast address such as 52:54:00:12:34:56"},
-        Refusal{"/a,mac=00:00:00:00:00:00", "'mac' cannot be \"00:00:00:00:00:00\"",
+        Refusal{"/a,mac=00:00:00:00:00:00", "'mac' cannot be '00:00:00:00:00:00'",
                 "give a unicast address such as 52:54:00:12:34:56"},
-        Refusal{"/a,name=a b", "'name' cannot be \"a b\"",
+        Refusal{"/a,name=a b", "'name' cannot be 'a b'",
                 "give 1 to 32 letters, digits, '.', '_' or '-', not beginning with '-'"},
         Refusal{"/a,", "there is nothing after the last comma", "remove the comma, or add a key"},
         Refusal{"/a,,client", "a key is empty",
                 "separate keys by one comma each, as in PATH,queues=2,client"},
-        Refusal{"/a,=2", "there is no key before \"=2\"",
+        Refusal{"/a,=2", "there is no key before '=2'",
                 "separate keys by one comma each, as in PATH,queues=2,client"}));
 
 TEST(VhostUserFlag, AnUnlikeKeyIsAnsweredByTheListOfKeys) {
@@ -158,7 +158,7 @@ TEST(SimpleFlags, AWordIsOneOfAFew) {
   EXPECT_EQ(config.fabric.workers.poll, fabric::PollMode::kInterrupt);
   const auto problem = apply_flag(config, key_of_flag("poll"), "lazy");
   ASSERT_TRUE(problem.has_value());
-  EXPECT_EQ(problem->cause, "it cannot be \"lazy\"");
+  EXPECT_EQ(problem->cause, "it cannot be 'lazy'");
   EXPECT_EQ(problem->cure, "give busy, adaptive or interrupt");
 }
 

@@ -102,6 +102,8 @@ TEST(Requests, QueuesCarryTheirPortAndTheirCounters) {
   EXPECT_EQ(shown["port"], "vm1");
   EXPECT_EQ(shown["kind"], "transmitq");
   EXPECT_EQ(shown["state"], "broken");
+  EXPECT_EQ(shown["avail"], 7);
+  EXPECT_TRUE(shown["used"].is_null()) << "unknown";
   EXPECT_EQ(shown["error"], "loop");
   EXPECT_EQ(shown["counters"]["packets"], 5);
   EXPECT_EQ(shown["counters"]["drops"]["too_long"], 1);
@@ -168,7 +170,7 @@ TEST(Requests, UnknownRequestsAndPortsAreRefusedWithACure) {
   const Json near = answer(R"({"request":"stat"})", two_ports());
   EXPECT_EQ(near["error"]["try"], "did you mean 'stats'?");
   const Json port = answer(R"({"request":"stats","port":"vm9"})", two_ports());
-  EXPECT_EQ(port["error"]["text"], "no port is called \"vm9\"");
+  EXPECT_EQ(port["error"]["text"], "no port is called 'vm9'");
   EXPECT_EQ(port["error"]["try"], "the ports are vm0, vm1");
 }
 

@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <chrono>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -16,6 +17,7 @@
 #include "app/bench_options.h"
 #include "app/bench_pair.h"
 #include "app/report.h"
+#include "control/setting.h"
 
 namespace sluice::app {
 
@@ -34,14 +36,14 @@ void add_pair(CLI::App& bench, Action& action) {
   add_direction_option(*command, *choice, {"to-driver", "from-driver", "loopback"},
                        "to-driver, from-driver or loopback (default all three)");
   command->add_option("--seconds", choice->seconds, "Length of a window (0.05 to 60, default 1)")
-      ->check(CLI::Range(0.05, 60.0).description(""))
+      ->check(between(0.05, 60))
       ->type_name("S");
   command
       ->add_option("--cores", choice->cores,
                    "Core of the device and core of the driver (default 0,1)")
       ->expected(2)
       ->delimiter(',')
-      ->type_name("N,N");
+      ->type_name("N");
   command->add_flag("--json", choice->json, "Print one JSON document");
   command->footer(
       "RTT is the round trip of one cache line between the two cores, before and after: figures\n"
@@ -68,7 +70,7 @@ void add_device(CLI::App& bench, Action& action) {
   CLI::App* command = bench.add_subcommand(
       "device", "The device's end of a pair alone, for a driver that is not ours.");
   add_case_options(*command, *choice);
-  command->add_option("--socket", choice->socket, "Unix socket to listen on (required)")
+  command->add_option("--socket", choice->socket, "Unix socket to listen on")
       ->required()
       ->type_name("PATH");
   add_direction_option(*command, *choice, {"to-driver", "from-driver", "loopback"},
@@ -90,30 +92,35 @@ void add_device(CLI::App& bench, Action& action) {
   });
 }
 
-net::MacAddress parse_mac(const std::string& text, net::MacAddress otherwise) {
-  std::array<unsigned, 6> parts{};
-  if (std::sscanf(text.c_str(), "%2x:%2x:%2x:%2x:%2x:%2x", &parts[0], &parts[1], &parts[2],
-                  &parts[3], &parts[4], &parts[5]) != 6) {
-    return otherwise;
-  }
+// Requires: check_addresses() found nothing.
+net::MacAddress address_of(const std::string& text, net::MacAddress otherwise) {
+  const auto parsed = control::parse_mac(text);
+  if (!parsed) return otherwise;
   net::MacAddress mac{};
-  for (std::size_t i = 0; i < 6; ++i) mac[i] = static_cast<std::uint8_t>(parts[i]);
+  for (std::size_t i = 0; i < mac.size(); ++i) mac[i] = std::to_integer<std::uint8_t>((*parsed)[i]);
   return mac;
+}
+
+// What FrontendSource says when nobody came carries the errno of its last attempt.
+std::string why_not(const Error& error) {
+  if (error.code != ErrorCode::kTimeout || error.detail <= 0) return describe(error);
+  return fmt::format("{}: {}", error.text, std::strerror(static_cast<int>(error.detail)));
 }
 
 int run_driver(const BenchChoice& choice) {
   if (const auto problem = check_cases(choice)) return report(kWhat, {*problem});
   if (const auto problem = check_core(choice)) return report(kWhat, {*problem});
+  if (const auto problem = check_addresses(choice)) return report(kWhat, {*problem});
   DriverEndOptions options;
   options.socket = choice.socket;
   options.what = cases_of(choice).front();
   options.core = choice.core;
   options.swap_addresses = true;
-  options.mac = parse_mac(choice.mac, options.mac);
-  options.peer_mac = parse_mac(choice.peer_mac, options.peer_mac);
+  options.mac = address_of(choice.mac, options.mac);
+  options.peer_mac = address_of(choice.peer_mac, options.peer_mac);
   auto driver = DriverEnd::create(options);
   if (!driver.has_value()) {
-    return report(ExitCode::kFailure, "connect to " + choice.socket, describe(driver.error()),
+    return report(ExitCode::kFailure, "connect to " + choice.socket, why_not(driver.error()),
                   "sluice run --vhost-user " + choice.socket);
   }
   (*driver)->go();
@@ -148,7 +155,7 @@ void add_driver(CLI::App& bench, Action& action) {
       "driver", "The driver's end alone: sends and receives on any vhost-user back-end.");
   add_ring_options(*command, *choice, false);
   add_case_options(*command, *choice);
-  command->add_option("--socket", choice->socket, "Unix socket to connect to (required)")
+  command->add_option("--socket", choice->socket, "Unix socket to connect to")
       ->required()
       ->type_name("PATH");
   add_direction_option(*command, *choice, {"to-driver", "from-driver", "loopback", "both"},
@@ -156,7 +163,7 @@ void add_driver(CLI::App& bench, Action& action) {
                        "back what arrives) (default both)")
       .expected(1);
   command->add_option("--seconds", choice->seconds, "How long (0.05 to 86400, default 1)")
-      ->check(CLI::Range(0.05, 86400.0).description(""))
+      ->check(between(0.05, 86400))
       ->type_name("S");
   command->add_option("--core", choice->core, "Core of the loop (default -1: any)")->type_name("N");
   command

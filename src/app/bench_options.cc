@@ -7,9 +7,12 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <bit>
+#include <charconv>
 #include <map>
+#include <system_error>
 
 #include "app/bench_probe.h"
+#include "control/setting.h"
 
 namespace sluice::app {
 namespace {
@@ -25,6 +28,15 @@ bool contains(const std::vector<std::string>& words, const char* word) {
   return std::ranges::find(words, word) != words.end();
 }
 
+// The parser's own checks repeat their lists in the help and word their complaints in its way.
+CLI::Validator one_of(const std::vector<std::string>& words) {
+  const auto check = [words](const std::string& text) {
+    if (contains(words, text.c_str())) return std::string();
+    return fmt::format("'{}' is none of {}", text, fmt::join(words, ", "));
+  };
+  return {check, ""};
+}
+
 std::optional<Problem> check_one_core(const char* option, int core) {
   const std::vector<int> permitted = permitted_cores();
   if (std::ranges::find(permitted, core) != permitted.end()) return std::nullopt;
@@ -34,19 +46,32 @@ std::optional<Problem> check_one_core(const char* option, int core) {
 
 }  // namespace
 
+CLI::Validator between(double least, double most) {
+  const auto check = [least, most](const std::string& text) {
+    double value = 0;
+    const char* const end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data(), end, value);
+    if (error == std::errc{} && stop == end && value >= least && value <= most) {
+      return std::string();
+    }
+    return fmt::format("'{}' is no number from {} to {}", text, least, most);
+  };
+  return {check, ""};
+}
+
 void add_case_options(CLI::App& command, BenchChoice& choice) {
   command.add_option("--queues", choice.base.queues, "Queue pairs (1 to 127, default 1)")
-      ->check(CLI::Range(1, 127).description(""))
+      ->check(between(1, 127))
       ->type_name("N");
   command
       .add_option("--size", choice.base.size,
                   "Length of a frame, without FCS (60 to 9000 bytes, default 64)")
-      ->check(CLI::Range(60, 9000).description(""))
+      ->check(between(60, 9000))
       ->type_name("BYTES");
   command
       .add_option("--queue-size", choice.base.queue_size,
                   "Entries of a ring; split: a power of two (2 to 32768, default 256)")
-      ->check(CLI::Range(2, 32768).description(""))
+      ->check(between(2, 32768))
       ->type_name("N");
   command.add_flag("--one-used-entry", choice.base.one_used_entry,
                    "One used entry for a whole transmit burst; needs --order in-order");
@@ -58,14 +83,14 @@ void add_ring_options(CLI::App& command, BenchChoice& choice, bool several) {
           .add_option("--ring", choice.rings,
                       fmt::format("Format of the ring: split or packed (default {})",
                                   several ? "both" : "split"))
-          ->check(CLI::IsMember({"split", "packed"}).description(""))
+          ->check(one_of({"split", "packed"}))
           ->type_name("FORMAT");
   CLI::Option* order =
       command
           .add_option("--order", choice.orders,
                       fmt::format("in-order negotiates IN_ORDER, any does not (default {})",
                                   several ? "both" : "any"))
-          ->check(CLI::IsMember({"any", "in-order"}).description(""))
+          ->check(one_of({"any", "in-order"}))
           ->type_name("ORDER");
   if (!several) {
     ring->expected(1);
@@ -74,14 +99,14 @@ void add_ring_options(CLI::App& command, BenchChoice& choice, bool several) {
   command
       .add_option("--mrg", choice.mrg,
                   "Mergeable receive buffers (MRG_RXBUF): on or off (default on)")
-      ->check(CLI::IsMember({"on", "off"}).description(""))
+      ->check(one_of({"on", "off"}))
       ->type_name("on|off");
 }
 
 CLI::Option& add_direction_option(CLI::App& command, BenchChoice& choice,
                                   const std::vector<std::string>& names, const char* help) {
   return *command.add_option("--direction", choice.directions, help)
-              ->check(CLI::IsMember(names).description(""))
+              ->check(one_of(names))
               ->type_name("WAY");
 }
 
@@ -125,6 +150,16 @@ std::optional<Problem> check_cores(const BenchChoice& choice) {
   if (choice.cores[0] != choice.cores[1]) return std::nullopt;
   return Problem{"--cores", "two different cores are needed",
                  "two of the cores " + core_list(permitted_cores())};
+}
+
+std::optional<Problem> check_addresses(const BenchChoice& choice) {
+  for (const auto& [option, text] :
+       {std::pair("--mac", &choice.mac), std::pair("--peer-mac", &choice.peer_mac)}) {
+    if (text->empty() || control::parse_mac(*text)) continue;
+    return Problem{option, fmt::format("it cannot be {}", control::excerpt(*text)),
+                   "give an address such as 02:00:00:00:00:01"};
+  }
+  return std::nullopt;
 }
 
 std::optional<Problem> check_core(const BenchChoice& choice) {

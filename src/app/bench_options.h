@@ -28,6 +28,9 @@ struct BenchChoice {
   std::string peer_mac;
 };
 
+/// Numbers from `least` to `most`.
+[[nodiscard]] CLI::Validator between(double least, double most);
+
 /// --queues, --size, --queue-size, --one-used-entry.
 void add_case_options(CLI::App& command, BenchChoice& choice);
 /// --ring, --order, --mrg. `several`: each ring and order may be measured, else one only.
@@ -44,6 +47,8 @@ CLI::Option& add_direction_option(CLI::App& command, BenchChoice& choice,
 [[nodiscard]] std::optional<control::Problem> check_cases(const BenchChoice& choice);
 /// Of --cores: two of them, different, and both at this process's command.
 [[nodiscard]] std::optional<control::Problem> check_cores(const BenchChoice& choice);
+/// Of --mac and --peer-mac.
+[[nodiscard]] std::optional<control::Problem> check_addresses(const BenchChoice& choice);
 /// Of --core.
 [[nodiscard]] std::optional<control::Problem> check_core(const BenchChoice& choice);
 

@@ -75,11 +75,12 @@ int report_unknown(CLI::App& command, const std::string& word) {
   while (top->get_parent() != nullptr) top = top->get_parent();
   if (option.starts_with("--") && knows(*top, option)) {
     const bool here = command.get_option_no_throw(option) != nullptr;
-    return report(ExitCode::kUsage, "understand the command line",
-                  here ? fmt::format("'{}' stands before the command", option)
-                       : fmt::format("{} has no option '{}'", full_name(command), option),
-                  here ? fmt::format("write it behind: {} {} ...", full_name(command), option)
-                       : fmt::format("{} belongs to other commands, behind their names", option));
+    return report(
+        ExitCode::kUsage, "understand the command line",
+        here ? fmt::format("'{}' stands before the command", option)
+             : fmt::format("{} has no option '{}'", full_name(command), option),
+        here ? fmt::format("write it behind: {} {} ...", full_name(command), option)
+             : fmt::format("{} --help; other commands have {}", full_name(command), option));
   }
   const std::vector<std::string> words = words_of(command);
   const std::vector<std::string_view> views(words.begin(), words.end());

@@ -49,6 +49,14 @@ TEST(BenchOptions, WhatCannotBeMeasuredIsRefusedBeforeAnythingIsPrinted) {
        "--one-used-entry: it needs buffers used in order", "--order in-order"},
       {"bench driver --socket /nonexistent --core 1022",
        "--core: this process cannot use core 1022", "the cores are " + cores},
+      {"bench pair --ring foo", "--ring: 'foo' is none of split, packed",
+       "sluice bench pair --help"},
+      {"bench pair --seconds 100", "--seconds: '100' is no number from 0.05 to 60",
+       "sluice bench pair --help"},
+      {"bench pair --size 59", "--size: '59' is no number from 60 to 9000",
+       "sluice bench pair --help"},
+      {"bench driver --socket /nonexistent --mac zz", "--mac: it cannot be 'zz'",
+       "give an address such as 02:00:00:00:00:01"},
       {"bench driver", "sluice bench driver needs --socket", "sluice bench driver --help"},
       {"bench device", "sluice bench device needs --socket", "sluice bench device --help"}};
   for (const Refusal& refusal : refusals) expect_refused(refusal);
@@ -63,6 +71,8 @@ TEST(BenchOptions, RunNamesTheCoresThereAre) {
 TEST(BenchOptions, AnOptionBeforeItsCommandIsShownItsPlace) {
   expect_refused({"--control /x stats", "'--control' stands before the command",
                   "write it behind: sluice stats --control ..."});
+  expect_refused({"port show --watch", "sluice port show has no option '--watch'",
+                  "sluice port show --help; other commands have --watch"});
 }
 
 TEST(BenchProbe, ListsCoresAsPeopleWriteThem) {

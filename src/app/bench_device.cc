@@ -18,6 +18,7 @@
 
 #include "app/action.h"
 #include "app/report.h"
+#include "app/start_report.h"
 #include "switch/fabric.h"
 
 namespace sluice::app {
@@ -87,10 +88,9 @@ class Readings {
 }  // namespace
 
 int run_device_end(const DeviceEndOptions& options) {
-  auto created = fabric::Fabric::create(switch_options(options));
-  if (!created.has_value()) {
-    return report(ExitCode::kFailure, "start the device's end", describe(created.error()), "");
-  }
+  fabric::PortFault fault;
+  auto created = fabric::Fabric::create(switch_options(options), &fault);
+  if (!created.has_value()) return report_fabric(fault, created.error());
   fabric::Fabric& running = **created;
   if (const Status started = running.start(); !started.has_value()) {
     return report(ExitCode::kFailure, "start the device's end", describe(started.error()), "");

@@ -62,6 +62,12 @@ TEST(BenchOptions, WhatCannotBeMeasuredIsRefusedBeforeAnythingIsPrinted) {
   for (const Refusal& refusal : refusals) expect_refused(refusal);
 }
 
+TEST(BenchOptions, ADeviceThatCannotListenNamesItsSocket) {
+  const Outcome outcome = run_program({"bench", "device", "--socket", "/nonexistent/d.sock"});
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_EQ(outcome.err.substr(0, 56), "sluice: cannot open port bench (/nonexistent/d.sock): th");
+}
+
 TEST(BenchOptions, RunNamesTheCoresThereAre) {
   expect_refused({"run --sink name=s --cores 1022", "cores: this process cannot use core 1022",
                   "the cores are " + core_list(permitted_cores())},

@@ -108,8 +108,10 @@ void EventWatcher::look_at_driver(const control::Views& views, const fabric::Por
   if (port.state == "connected" && port.memory_bytes == 0 && !known.lack_told &&
       now - known.since >= kPatience) {
     known.lack_told = true;
-    events.push_back(fmt::format(
-        "{}: connected, but shares no memory yet (QEMU: memory-backend with share=on)", port.name));
+    events.push_back(
+        fmt::format("{}: connected, but shares no memory yet (the guest boots, or QEMU's "
+                    "memory-backend lacks share=on)",
+                    port.name));
   }
   if (port.state != "running") return;
   const std::size_t pairs = running_pairs(views, port.name);

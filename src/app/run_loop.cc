@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <poll.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <array>
@@ -126,7 +127,17 @@ std::string summary(const Config& config) {
                      config.control);
 }
 
+// A port of 127 queue pairs may be given 765 eventfds, and the usual limit is 1,024. The hard limit
+// is what the administrator allows.
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 int run_switch(const Config& config) {
+  raise_descriptor_limit();
   const auto signals = StopSignals::block();
   if (!signals) return report_start("start", signals.error());
   auto server = control::ControlServer::listen(config.control, control::too_long_reply());

@@ -4,11 +4,13 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
-#include <array>
-#include <cstdio>
-#include <string_view>
+#include <cerrno>
+
+#include "base/foreign_fd.h"
+#include "base/stall_watch.h"
 
 namespace sluice {
 
@@ -24,18 +26,6 @@ Result<UniqueFd> UniqueFd::duplicate() const {
 }
 
 namespace {
-
-// The kernel tells the kind of an anonymous inode only by the name of its link. The whole name is
-// compared: that of a file begins with its path, which a peer may choose.
-bool is_eventfd(int fd) {
-  std::array<char, 48> path{};
-  std::array<char, 64> target{};
-  std::snprintf(path.data(), path.size(), "/proc/self/fd/%d", fd);
-  const ssize_t length = ::readlink(path.data(), target.data(), target.size());
-  if (length <= 0) return false;
-  const std::string_view name(target.data(), static_cast<std::size_t>(length));
-  return name == "anon_inode:[eventfd]";
-}
 
 bool ready(int fd, short events) {
   pollfd item{.fd = fd, .events = events, .revents = 0};
@@ -60,14 +50,25 @@ Result<EventFd> EventFd::adopt(UniqueFd fd) {
 
 void EventFd::signal() const {
   const std::uint64_t one = 1;
+  if (spoiled()) return;
   if (!nonblocking_ && !ready(fd_.get(), POLLOUT)) return;
-  [[maybe_unused]] const ssize_t written = ::write(fd_.get(), &one, sizeof one);
+  const WatchedCall call;
+  if (::write(fd_.get(), &one, sizeof one) < 0 && errno == EINTR) {
+    spoiled_.store(true, std::memory_order_relaxed);
+  }
 }
 
 bool EventFd::drain() const {
   std::uint64_t count = 0;
-  if (!nonblocking_ && !ready(fd_.get(), POLLIN)) return false;
-  return ::read(fd_.get(), &count, sizeof count) == static_cast<ssize_t>(sizeof count);
+  iovec part{&count, sizeof count};
+  // Of a counter that is read this flag forbids to wait, whatever the peer did to O_NONBLOCK.
+  ssize_t got = ::preadv2(fd_.get(), &part, 1, -1, RWF_NOWAIT);
+  if (got < 0 && errno == EOPNOTSUPP) {  // A kernel before 5.8.
+    if (!nonblocking_ && !ready(fd_.get(), POLLIN)) return false;
+    const WatchedCall call;
+    got = ::read(fd_.get(), &count, sizeof count);
+  }
+  return got == static_cast<ssize_t>(sizeof count);
 }
 
 }  // namespace sluice

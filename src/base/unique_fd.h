@@ -1,6 +1,7 @@
 // UniqueFd: an owned file descriptor. EventFd: the kick and call signal of a virtqueue.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <utility>
 
@@ -38,12 +39,25 @@ class UniqueFd {
 class EventFd {
  public:
   EventFd() = default;
+  EventFd(EventFd&& other) noexcept
+      : fd_(std::move(other.fd_)), nonblocking_(other.nonblocking_), spoiled_(other.spoiled()) {}
+  EventFd& operator=(EventFd&& other) noexcept {
+    fd_ = std::move(other.fd_);
+    nonblocking_ = other.nonblocking_;
+    spoiled_.store(other.spoiled(), std::memory_order_relaxed);
+    return *this;
+  }
+  EventFd(const EventFd&) = delete;
+  EventFd& operator=(const EventFd&) = delete;
+  ~EventFd() = default;
+
   /// Makes a new non-blocking, close-on-exec eventfd.
   [[nodiscard]] static Result<EventFd> create();
 
   /// Takes a descriptor that a peer sent. Errors: kInvalidArgument unless it is an eventfd (a
   /// pipe or a socket could block us; SEC-61). The peer shares the open file, so its O_NONBLOCK
-  /// is not ours to change: signal() and drain() look with poll(2) first where it is missing.
+  /// is not ours to change: signal() looks with poll(2) first where it is missing. If the peer
+  /// clears it later, a StallWatch (base/stall_watch.h) must run to end a write that waits.
   [[nodiscard]] static Result<EventFd> adopt(UniqueFd fd);
 
   [[nodiscard]] int fd() const { return fd_.get(); }
@@ -53,11 +67,14 @@ class EventFd {
   void signal() const;
   /// Reads the counter to zero without blocking. True if it was non-zero.
   bool drain() const;
+  /// True once the peer made a signal() wait; it is not signalled any more. Threads: any.
+  [[nodiscard]] bool spoiled() const { return spoiled_.load(std::memory_order_relaxed); }
 
  private:
   EventFd(UniqueFd fd, bool nonblocking) : fd_(std::move(fd)), nonblocking_(nonblocking) {}
   UniqueFd fd_;
-  bool nonblocking_ = true;
+  bool nonblocking_ = true;  // When it came.
+  mutable std::atomic<bool> spoiled_{false};
 };
 
 }  // namespace sluice

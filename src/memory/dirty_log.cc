@@ -11,6 +11,10 @@ DirtyLog::DirtyLog(Mapping bitmap)
     : bitmap_(std::move(bitmap)), outside_(std::make_unique<std::uint64_t>(0)) {}
 
 Result<DirtyLog> DirtyLog::map(int fd, std::uint64_t offset, std::uint64_t size) {
+  if (size > kMaxBytes) {
+    return fail(ErrorCode::kOutOfRange, "a dirty log of more than 1 GiB",
+                static_cast<std::int64_t>(size));
+  }
   return DirtyLog(TRY(Mapping::map_file(fd, offset, size)));
 }
 

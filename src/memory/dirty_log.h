@@ -16,6 +16,7 @@ namespace sluice::memory {
 class DirtyLog {
  public:
   static constexpr std::uint64_t kPage = 4096;
+  static constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 30;  // Of the bitmap.
 
   /// Maps `size` bytes of bitmap at `offset` of `fd`. Errors: those of Mapping::map_file.
   [[nodiscard]] static Result<DirtyLog> map(int fd, std::uint64_t offset, std::uint64_t size);

@@ -51,6 +51,7 @@ struct RegionHint {
 class GuestMemory {
  public:
   static constexpr std::size_t kMaxRegions = 509;  // As libvhost-user and rust-vmm allow.
+  static constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 40;  // Of one front-end.
 
   /// Errors: kOutOfRange for more than kMaxRegions; kInvalidArgument for overlaps.
   [[nodiscard]] static Result<std::shared_ptr<const GuestMemory>> create(

@@ -157,9 +157,6 @@ class ReceiveQueue {
   // Does in software what the driver does not take undone (DESIGN rule 8).
   [[gnu::cold, gnu::noinline]] bool complete(const packet::Burst& burst,
                                              const packet::Packet& packet) {
-    if (scratch_ == nullptr) {
-      scratch_ = std::make_unique_for_overwrite<std::byte[]>(2 * packet::kFrameMax);
-    }
     const std::span<std::byte> frame(scratch_.get(), packet.length);
     packet::copy_frame(burst, packet, 0, frame);
     if (packet.offload.gso_type == virtio::kGsoNone) {
@@ -331,7 +328,10 @@ class ReceiveQueue {
   bool flushed_ = false;
   std::size_t lost_ = 0;  // Packets of this burst that were dropped.
   virtio::Segment single_{};
-  std::unique_ptr<std::byte[]> scratch_;  // For software offloads; made at the first use.
+  // For software offloads. Made at the start, since workers do not allocate; pages that are never
+  // used cost no memory.
+  std::unique_ptr<std::byte[]> scratch_ =
+      std::make_unique_for_overwrite<std::byte[]>(2 * packet::kFrameMax);
   std::array<virtio::Chain, 2 * virtio::kTakeMax> chains_;
   virtio::SegmentArena arena_;
 };

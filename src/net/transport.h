@@ -61,9 +61,11 @@ class Device {
 
   /// Starts a stopped queue. It looks at the ring at once: no kick will come (H04).
   virtual Status start_queue(QueueIndex queue, QueueStart start) = 0;
-  /// Stops a queue. On return nobody touches its memory any more and everything taken was given
+  /// Stops a queue. On success nobody touches its memory any more and everything taken was given
   /// back. Returns where it stands; a stopped queue answers its last position.
-  virtual virtio::RingPosition stop_queue(QueueIndex queue) = 0;
+  /// Errors: kTimeout if a worker does not let go of it. Then the queue takes nothing new, keeps
+  /// its memory until it can end, and where it will stand is not known: end the session.
+  virtual Result<virtio::RingPosition> stop_queue(QueueIndex queue) = 0;
   /// A started queue that is disabled takes transmitted frames and discards them, and gets none.
   virtual void enable_queue(QueueIndex queue, bool enabled) = 0;
   /// Another call target for a queue, running or not (QEMU masks interrupts this way).

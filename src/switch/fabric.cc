@@ -65,6 +65,7 @@ Status Fabric::Impl::open() {
     return fail_errno("cannot set a timer");
   }
   TRY(watch(timer.get(), kTimer));
+  stall_watch = TRY(StallWatch::start());
   TRY(open_ports());
   TRY(open_forwarder());
   TRY(open_workers());

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/stall_watch.h"
 #include "base/unique_fd.h"
 #include "net/drop.h"
 #include "packet/packet.h"
@@ -53,6 +54,7 @@ struct Fabric::Impl final : PortEvents {
   PortFault fault;  // Why open() failed, if it did.
   UniqueFd epoll;
   UniqueFd timer;
+  std::unique_ptr<StallWatch> stall_watch;
   // In order of construction; each uses those before it.
   std::vector<std::unique_ptr<Port>> ports;  // By number.
   std::vector<VhostUserPort*> vhost_ports;   // The first ones of them.

@@ -62,7 +62,17 @@ MacTable::MacTable(std::size_t size, std::size_t ports, std::chrono::seconds age
   CHECK(ports <= kPortMax, "port numbers fit a table entry");
 }
 
+// A pinned address is refused even when another writer is at work: who leaves it must not let pass.
+bool MacTable::is_pinned_elsewhere(PackedMac mac, std::uint16_t port) const {
+  for (const auto& word : buckets_[bucket_of(mac)].entries) {
+    const std::uint64_t entry = word.load(std::memory_order_relaxed);
+    if (entry >> kMacShift == mac) return (entry & kStatic) != 0 && port_of(entry) != port;
+  }
+  return false;
+}
+
 bool MacTable::learn_slow(PackedMac mac, std::uint16_t port) {
+  if (is_pinned_elsewhere(mac, port)) return false;
   const Writer writer(*this, Writer::Patience::kMoment);
   if (!writer.owns()) return true;
   return insert(mac, port, 0);
@@ -150,31 +160,35 @@ void MacTable::account(std::uint16_t port, bool added) {
   used_.fetch_sub(1, std::memory_order_relaxed);
 }
 
-void MacTable::forget(std::uint16_t port) {
-  const Writer writer(*this, Writer::Patience::kInsist);
+// Erases the learned entries of which `doomed` says so. A turn an entry: workers that learn
+// meanwhile wait for nanoseconds, not for the whole scan.
+template <class Doomed>
+void MacTable::erase_if(Doomed doomed) {
   for (std::size_t bucket = 0; bucket < bucket_count_; ++bucket) {
     for (std::size_t way = 0; way < kWays; ++way) {
-      const std::uint64_t entry = buckets_[bucket].entries[way].load(std::memory_order_relaxed);
-      if (entry != 0 && (entry & kStatic) == 0 && port_of(entry) == port) erase(bucket, way);
+      const auto& word = buckets_[bucket].entries[way];
+      const auto is_doomed = [&] {
+        const std::uint64_t entry = word.load(std::memory_order_relaxed);
+        return entry != 0 && (entry & kStatic) == 0 &&
+               doomed(entry, ages_[bucket].seen[way].load(std::memory_order_relaxed));
+      };
+      if (!is_doomed()) continue;
+      const Writer writer(*this, Writer::Patience::kInsist);
+      if (is_doomed()) erase(bucket, way);
     }
   }
+}
+
+void MacTable::forget(std::uint16_t port) {
+  erase_if([port](std::uint64_t entry, std::uint32_t) { return port_of(entry) == port; });
 }
 
 void MacTable::tick(std::chrono::seconds now) {
   const auto seconds = static_cast<std::uint32_t>(now.count());
   now_.store(seconds, std::memory_order_relaxed);
-  // A turn per bucket: workers that learn meanwhile wait for nanoseconds, not for the whole scan.
-  for (std::size_t bucket = 0; bucket < bucket_count_; ++bucket) {
-    for (std::size_t way = 0; way < kWays; ++way) {
-      auto& word = buckets_[bucket].entries[way];
-      if (word.load(std::memory_order_relaxed) == 0) continue;
-      const Writer writer(*this, Writer::Patience::kInsist);
-      const std::uint64_t entry = word.load(std::memory_order_relaxed);
-      const std::uint32_t seen = ages_[bucket].seen[way].load(std::memory_order_relaxed);
-      const bool old = seconds >= seen && seconds - seen >= ageing_;
-      if (entry != 0 && (entry & kStatic) == 0 && old) erase(bucket, way);
-    }
-  }
+  erase_if([&](std::uint64_t, std::uint32_t seen) {
+    return seconds >= seen && seconds - seen >= ageing_;
+  });
 }
 
 std::vector<MacTable::Entry> MacTable::entries() const {

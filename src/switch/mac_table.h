@@ -126,11 +126,14 @@ class MacTable {
     if (seen.load(std::memory_order_relaxed) != now) seen.store(now, std::memory_order_relaxed);
   }
 
+  [[nodiscard]] bool is_pinned_elsewhere(PackedMac mac, std::uint16_t port) const;
   [[gnu::cold, gnu::noinline]] bool learn_slow(PackedMac mac, std::uint16_t port);
   bool insert(PackedMac mac, std::uint16_t port, std::uint64_t flags);
   [[nodiscard]] std::size_t choose_way(std::size_t bucket, std::uint16_t port) const;
   [[nodiscard]] bool has_quota(std::uint16_t port) const;
   void put(std::size_t bucket, std::size_t way, std::uint64_t entry);
+  template <class Doomed>
+  void erase_if(Doomed doomed);
   void erase(std::size_t bucket, std::size_t way);
   void account(std::uint16_t port, bool added);
 

@@ -9,7 +9,7 @@ std::string_view VhostQueueBase::state() const {
   return enabled() ? "running" : "disabled";
 }
 
-Status VhostQueueBase::set_enabled(bool enabled) {
+Status VhostQueueBase::set_enabled(bool enabled, Patience patience) {
   if (this->enabled() == enabled) return {};
   if (enabled) {
     set_flag(kEnabled);
@@ -17,7 +17,7 @@ Status VhostQueueBase::set_enabled(bool enabled) {
   }
   clear_flag(kEnabled);
   if (!started()) return {};
-  TRY(lock.lock_for_control());
+  TRY(lock.lock_for_control(patience));
   lock.unlock();
   return {};
 }

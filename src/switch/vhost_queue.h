@@ -11,6 +11,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -33,9 +34,12 @@ namespace sluice::fabric {
   return features.has(virtio::Feature::kRingPacked) ? "packed" : "split";
 }
 
-/// What does not depend on the direction.
+/// What does not depend on the direction. Functions that take a `patience` wait that long for a
+/// worker inside the queue.
 class VhostQueueBase {
  public:
+  using Patience = std::chrono::milliseconds;
+
   /// Threads: any; certain only for the holder of `lock`.
   [[nodiscard]] bool started() const { return has(kStarted); }
   [[nodiscard]] bool enabled() const { return has(kEnabled); }
@@ -51,7 +55,7 @@ class VhostQueueBase {
 
   /// On return no burst goes on under the former value. Errors: kTimeout; the flag is changed all
   /// the same.
-  Status set_enabled(bool enabled);
+  Status set_enabled(bool enabled, Patience patience = QueueLock::kDeadline);
   /// Threads: any.
   [[nodiscard]] WakeSource wake_source() const;
 
@@ -108,9 +112,10 @@ class alignas(kCacheLine) VhostQueue : public VhostQueueBase {
   [[nodiscard]] Path& path() { return path_; }
 
   /// Errors: kWrongState if it runs; kTimeout.
-  Status start_with(net::QueueStart start, const net::QueueOptions& options) {
+  Status start_with(net::QueueStart start, const net::QueueOptions& options,
+                    Patience patience = QueueLock::kDeadline) {
     if (started()) return fail(ErrorCode::kWrongState, "the queue is started already");
-    TRY(lock.lock_for_control());
+    TRY(lock.lock_for_control(patience));
     start_ = std::move(start);
     options_ = options;
     stopped_at_ = start_.ring.position;
@@ -126,10 +131,10 @@ class alignas(kCacheLine) VhostQueue : public VhostQueueBase {
   }
 
   /// On success nobody touches the queue's memory any more. Errors: kTimeout.
-  Status stop() {
+  Status stop(Patience patience = QueueLock::kDeadline) {
     clear_flag(kStarted);
     if (!holds_path_) return {};
-    TRY(lock.lock_for_control());
+    TRY(lock.lock_for_control(patience));
     stopped_at_ = path_.position();
     path_ = Path();
     holds_path_ = false;
@@ -141,9 +146,10 @@ class alignas(kCacheLine) VhostQueue : public VhostQueueBase {
   }
 
   /// Goes on with other features at the same position. Errors: kTimeout.
-  Status change_features(const virtio::FeatureSet& features) {
+  Status change_features(const virtio::FeatureSet& features,
+                         Patience patience = QueueLock::kDeadline) {
     if (!alive()) return {};
-    TRY(lock.lock_for_control());
+    TRY(lock.lock_for_control(patience));
     start_.ring.position = path_.position();
     start_.features = features;
     make_path();
@@ -152,9 +158,9 @@ class alignas(kCacheLine) VhostQueue : public VhostQueueBase {
   }
 
   /// Errors: kTimeout.
-  Status set_call(std::shared_ptr<net::Notifier> call) {
+  Status set_call(std::shared_ptr<net::Notifier> call, Patience patience = QueueLock::kDeadline) {
     if (!started()) return {};
-    TRY(lock.lock_for_control());
+    TRY(lock.lock_for_control(patience));
     // A driver that polled so far may have been owed a call that nobody could make.
     const bool owed = start_.call == nullptr && call != nullptr;
     start_.call = call;

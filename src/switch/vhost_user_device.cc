@@ -107,8 +107,8 @@ void VhostUserPort::session_over() {
   mtu_ = device_options_.mtu;
   // Rings are disabled when the next front-end connects (vhost-user, "Ring states").
   for (std::uint16_t pair = 0; pair < pairs_; ++pair) {
-    note(transmitqs_[pair].set_enabled(false));
-    note(receiveqs_[pair].set_enabled(false));
+    note(transmitqs_[pair].set_enabled(false, patience()));
+    note(receiveqs_[pair].set_enabled(false, patience()));
   }
   foreign_source_seen_.store(false, std::memory_order_relaxed);
   queue_changed();
@@ -168,37 +168,42 @@ Status VhostUserPort::start_queue(net::QueueIndex queue, net::QueueStart start) 
     case Role::kControl: return start_control(std::move(start));
     case Role::kReceive:
       start.features = features_in_force(start.features);
-      TRY(receiveqs_[place.pair].start_with(std::move(start), options));
+      TRY(receiveqs_[place.pair].start_with(std::move(start), options, patience()));
       break;
-    case Role::kTransmit: TRY(transmitqs_[place.pair].start_with(std::move(start), options)); break;
+    case Role::kTransmit:
+      TRY(transmitqs_[place.pair].start_with(std::move(start), options, patience()));
+      break;
   }
   queue_changed();  // H04: workers look at the ring now; no kick will come.
   return {};
 }
 
-virtio::RingPosition VhostUserPort::stop_queue(net::QueueIndex queue) {
+Result<virtio::RingPosition> VhostUserPort::stop_queue(net::QueueIndex queue) {
   const Place place = place_of(queue);
   if (place.role == Role::kControl) return stop_control();
-  if (place.role == Role::kNone) return {};
+  if (place.role == Role::kNone) return virtio::RingPosition{};
   const bool receive = place.role == Role::kReceive;
-  note(receive ? receiveqs_[place.pair].stop() : transmitqs_[place.pair].stop());
+  const Status stopped =
+      receive ? receiveqs_[place.pair].stop(patience()) : transmitqs_[place.pair].stop(patience());
+  note(stopped);
   queue_changed();
+  if (!stopped) return std::unexpected(stopped.error());
   return queue_of(place)->stopped_at();
 }
 
 void VhostUserPort::enable_queue(net::QueueIndex queue, bool enabled) {
   VhostQueueBase* const changed = queue_of(place_of(queue));
   if (changed == nullptr) return;  // The control queue serves whenever it is started.
-  note(changed->set_enabled(enabled));
+  note(changed->set_enabled(enabled, patience()));
   queue_changed();
 }
 
 void VhostUserPort::set_call(net::QueueIndex queue, std::shared_ptr<net::Notifier> call) {
   const Place place = place_of(queue);
   if (place.role == Role::kReceive) {
-    note(receiveqs_[place.pair].set_call(std::move(call)));
+    note(receiveqs_[place.pair].set_call(std::move(call), patience()));
   } else if (place.role == Role::kTransmit) {
-    note(transmitqs_[place.pair].set_call(std::move(call)));
+    note(transmitqs_[place.pair].set_call(std::move(call), patience()));
   } else if (place.role == Role::kControl && control_ != nullptr) {
     control_->set_call(std::move(call));
   }
@@ -234,7 +239,13 @@ bool VhostUserPort::running() const {
 }
 
 void VhostUserPort::note(const Status& status) {
-  if (!status.has_value()) last_error_ = status.error();
+  if (status.has_value()) return;
+  last_error_ = status.error();
+  stuck_ |= status.error().code == ErrorCode::kTimeout;
+}
+
+std::chrono::milliseconds VhostUserPort::patience() const {
+  return stuck_ ? std::chrono::milliseconds(1) : QueueLock::kDeadline;
 }
 
 // --- The control queue ---------------------------------------------------------------------------
@@ -246,7 +257,9 @@ Status VhostUserPort::start_control(net::QueueStart start) {
   control_error_ = start.error;
   control_kick_ = start.kick;
   if (control_kick_ != nullptr) {
-    epoll_event event{.events = EPOLLIN, .data = {.u64 = 0}};
+    // Edge-triggered: a counter that the driver keeps above zero (EFD_SEMAPHORE) wakes us when it
+    // is written, not always.
+    epoll_event event{.events = EPOLLIN | EPOLLET, .data = {.u64 = 0}};
     if (::epoll_ctl(control_epoll_.get(), EPOLL_CTL_ADD, control_kick_->fd(), &event) != 0) {
       control_kick_ = nullptr;
       return fail_errno("cannot wait for kicks of the control queue");
@@ -275,7 +288,11 @@ virtio::RingPosition VhostUserPort::stop_control() {
 
 void VhostUserPort::serve_control_queue() {
   if (control_ == nullptr) return;
-  if (control_kick_ != nullptr) control_kick_->drain();
+  if (control_kick_ != nullptr) {
+    epoll_event event{};  // Takes the edge.
+    ::epoll_wait(control_epoll_.get(), &event, 1, 0);
+    control_kick_->drain();
+  }
   const bool more = control_->serve();
   if (const auto& error = control_->error(); error.has_value()) {
     last_error_ = *error;
@@ -301,7 +318,7 @@ bool VhostUserPort::use_queue_pairs(std::uint16_t pairs) {
   // "No packet on pairs beyond" holds from here on: a burst under way ends before we have its lock.
   for (std::uint16_t pair = pairs; pair < pairs_; ++pair) {
     if (!receiveqs_[pair].started()) continue;
-    if (!receiveqs_[pair].lock.lock_for_control().has_value()) return false;
+    if (!receiveqs_[pair].lock.lock_for_control(patience()).has_value()) return false;
     receiveqs_[pair].lock.unlock();
   }
   return true;
@@ -312,21 +329,25 @@ bool VhostUserPort::set_guest_offloads(const FeatureSet& offloads) {
   for (std::uint16_t pair = 0; pair < pairs_; ++pair) {
     // CTL-07: no frame that is used after the command carries what was turned off.
     const FeatureSet features = features_in_force(features_);
-    if (!receiveqs_[pair].change_features(features).has_value()) return false;
+    if (!receiveqs_[pair].change_features(features, patience()).has_value()) return false;
   }
   return true;
 }
 
 Status VhostUserPort::send_rarp(std::span<const std::byte, 6> mac) {
+  const net::PackedMac address = pack(mac);
+  if (address == 0 || net::is_multicast(address)) {
+    return fail(ErrorCode::kInvalidArgument, "SEND_RARP for an address that no station can have");
+  }
+  // An announcement moves the address here as a frame from it would, so the same rule holds.
+  if (mac_.has_value() && *mac_ != address) {
+    return fail(ErrorCode::kPermission, "SEND_RARP for another address than the port's mac=");
+  }
   // ANN-02: one announcement. A driver that can speak for itself knows its VLANs and addresses.
   if (features_.has(Feature::kGuestAnnounce) && control_ != nullptr) {
     config_.set_announce(true);
     events_.config_changed(number_);
     return {};
-  }
-  const net::PackedMac address = pack(mac);
-  if (address == 0 || net::is_multicast(address)) {
-    return fail(ErrorCode::kInvalidArgument, "SEND_RARP for an address that no station can have");
   }
   events_.announce(number_, address);
   return {};
@@ -336,12 +357,13 @@ Status VhostUserPort::send_rarp(std::span<const std::byte, 6> mac) {
 
 void VhostUserPort::housekeeping() {
   bool changed = false;
+  bool stuck = false;
   const auto look_at = [&](auto& queue) {
     if (const auto news = queue.take_news()) {
       last_error_ = news;
       changed = true;
     }
-    if (queue.retiring()) note(queue.stop());
+    if (queue.retiring()) stuck |= !queue.stop(std::chrono::milliseconds(0)).has_value();
   };
   for (std::uint16_t pair = 0; pair < pairs_; ++pair) {
     look_at(transmitqs_[pair]);
@@ -349,6 +371,7 @@ void VhostUserPort::housekeeping() {
     // Nobody waits for it, but a counter must not fill up either (SEC-62).
     if (const auto& kick = receiveqs_[pair].start().kick; kick != nullptr) kick->drain();
   }
+  stuck_ = stuck;
   if (changed) queue_changed();
   if (foreign_source_seen_.exchange(false, std::memory_order_relaxed)) {
     last_error_ = Error{ErrorCode::kPermission,

@@ -83,7 +83,7 @@ class VhostUserPort final : public Port, public net::Device, private net::Contro
   [[nodiscard]] std::uint16_t max_queue_pairs() const override { return pairs_; }
   Status set_features(const virtio::FeatureSet& features) override;
   Status start_queue(net::QueueIndex queue, net::QueueStart start) override;
-  virtio::RingPosition stop_queue(net::QueueIndex queue) override;
+  Result<virtio::RingPosition> stop_queue(net::QueueIndex queue) override;
   void enable_queue(net::QueueIndex queue, bool enabled) override;
   void set_call(net::QueueIndex queue, std::shared_ptr<net::Notifier> call) override;
   void kick(net::QueueIndex queue) override;
@@ -141,6 +141,7 @@ class VhostUserPort final : public Port, public net::Device, private net::Contro
   void find_ready_queues();
   void queue_changed();
   void note(const Status& status);
+  [[nodiscard]] std::chrono::milliseconds patience() const;
   Status start_control(net::QueueStart start);
   virtio::RingPosition stop_control();
   void check_control();
@@ -176,6 +177,9 @@ class VhostUserPort final : public Port, public net::Device, private net::Contro
   std::shared_ptr<net::Notifier> control_error_;  // Null once told.
   virtio::RingPosition control_stopped_at_;
   std::optional<Error> last_error_;
+  // A worker did not let go of a queue in time: until it does, others are not waited for as long,
+  // so that a port of many queues does not hold up the control thread for each.
+  bool stuck_ = false;
 };
 
 }  // namespace sluice::fabric

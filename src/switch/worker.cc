@@ -12,6 +12,8 @@
 #include <system_error>
 #include <utility>
 
+#include "base/stall_watch.h"
+
 namespace sluice::fabric {
 
 namespace {
@@ -48,6 +50,7 @@ class BlockSignals {
     for (const int raised : {SIGBUS, SIGSEGV, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS}) {
       ::sigdelset(&sent, raised);
     }
+    ::sigdelset(&sent, StallWatch::signal_number());
     ::pthread_sigmask(SIG_SETMASK, &sent, &old_);
   }
   BlockSignals(const BlockSignals&) = delete;

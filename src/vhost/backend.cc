@@ -119,6 +119,7 @@ Result<std::optional<Message>> Backend::handle(Message message) {
   Status outcome = fail(ErrorCode::kUnsupported, "an unknown request", message.request);
   if (row != nullptr) outcome = process(*row, message, answer);
   if (!outcome) note_refusal(row, outcome.error());
+  if (rings_.stuck() && !fatal_) fatal_ = rings_.stuck();
   if (fatal_) return std::unexpected(*fatal_);
   tell_config_changed();
   return reply_to(row, message, outcome, std::move(answer));

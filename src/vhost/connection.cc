@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/foreign_fd.h"
+
 namespace sluice::vhost {
 namespace {
 
@@ -18,7 +20,10 @@ struct alignas(cmsghdr) ControlBuffer {
   std::array<char, CMSG_SPACE(sizeof(int) * kFdsMax)> bytes{};
 };
 
-// Every descriptor becomes owned here, whatever else is wrong with the message.
+// Every descriptor becomes owned here, whatever else is wrong with the message. One that is neither
+// an event, nor memory, nor a socket is of no use in any message, and whoever serves that file
+// could make us wait at a touch: it is closed elsewhere, and an empty one in its place is refused
+// later.
 void take_fds(msghdr& header, std::vector<UniqueFd>& out) {
   for (cmsghdr* item = CMSG_FIRSTHDR(&header); item != nullptr; item = CMSG_NXTHDR(&header, item)) {
     if (item->cmsg_level != SOL_SOCKET || item->cmsg_type != SCM_RIGHTS) continue;
@@ -26,7 +31,9 @@ void take_fds(msghdr& header, std::vector<UniqueFd>& out) {
     for (std::size_t i = 0; i < count; ++i) {
       int fd = -1;
       std::memcpy(&fd, CMSG_DATA(item) + i * sizeof(int), sizeof fd);
-      out.emplace_back(fd);
+      UniqueFd taken(fd);
+      if (!is_harmless(fd)) close_foreign(std::move(taken));
+      out.push_back(std::move(taken));
     }
   }
 }
@@ -77,6 +84,10 @@ Result<bool> Connection::fill(std::span<std::byte> room) {
       return fail_errno("cannot read from the vhost-user socket");
     }
     take_fds(header, incoming_.fds);
+    // Cut although there was room: the kernel could not make more descriptors.
+    if ((header.msg_flags & MSG_CTRUNC) != 0 && incoming_.fds.size() < kFdsMax) {
+      return fail(ErrorCode::kSystem, "this process may not have more descriptors open", EMFILE);
+    }
     if ((header.msg_flags & MSG_CTRUNC) != 0 || incoming_.fds.size() > kFdsMax) {
       return fail(ErrorCode::kProtocol, "a message came with too many descriptors");
     }

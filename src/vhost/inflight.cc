@@ -11,6 +11,7 @@ namespace sluice::vhost {
 namespace {
 
 constexpr std::uint64_t kBlockAlignment = 64;
+constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 30;  // Of a whole region.
 constexpr std::uint16_t kBlockVersion = 1;
 
 // Head of the block of a packed ring ("QueueRegionPacked"). 32 bytes per entry follow.
@@ -74,6 +75,10 @@ Result<std::shared_ptr<InflightRegion>> InflightRegion::map(int fd,
   const std::uint64_t least = block_bytes(description.queue_size, false) * description.num_queues;
   if (description.mmap_size < least) {
     return fail(ErrorCode::kOutOfRange, "in-flight region is smaller than its queues need",
+                static_cast<std::int64_t>(description.mmap_size));
+  }
+  if (description.mmap_size > kMaxBytes) {
+    return fail(ErrorCode::kOutOfRange, "an in-flight region of more than 1 GiB",
                 static_cast<std::int64_t>(description.mmap_size));
   }
   memory::Mapping mapping =

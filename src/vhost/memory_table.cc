@@ -40,11 +40,23 @@ Result<MemoryPointer> table_of(std::vector<RegionPointer> regions) {
   return memory::GuestMemory::create(std::move(regions));
 }
 
+// The address space of the process is shared by all front-ends: none may have it all.
+Status check_total(std::uint64_t bytes, std::span<const MemoryRegion> more) {
+  for (const MemoryRegion& region : more) {
+    if (region.size > memory::GuestMemory::kMaxBytes - bytes) {
+      return fail(ErrorCode::kOutOfRange, "the memory regions are larger than 1 TiB together");
+    }
+    bytes += region.size;
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<MemoryPointer> memory_replaced(const MemoryPointer& now,
                                       std::span<const MemoryRegion> regions,
                                       std::span<const UniqueFd> fds) {
+  TRY(check_total(0, regions));
   std::vector<RegionPointer> next;
   for (std::size_t i = 0; i < regions.size(); ++i) {
     const memory::RegionRecord record = record_of(regions[i]);
@@ -63,6 +75,9 @@ Result<MemoryPointer> memory_added(const MemoryPointer& now, const MemoryRegion&
   if (next.size() >= memory::GuestMemory::kMaxRegions) {
     return fail(ErrorCode::kOutOfRange, "too many memory regions");
   }
+  std::uint64_t bytes = 0;
+  for (const RegionPointer& item : next) bytes += item->record.size;
+  TRY(check_total(bytes, std::span(&region, 1)));
   next.push_back(TRY(memory::Region::map(record_of(region), fd.get())));
   return table_of(std::move(next));
 }

@@ -61,6 +61,7 @@ Status RingSet::start(std::size_t index) {
   if (!ready(ring)) return {};
   const Status started = try_start(index);
   ring.failure = started ? std::nullopt : std::optional(started.error());
+  if (!started && started.error().code == ErrorCode::kTimeout) stuck_ = started.error();
   if (!started && ring.error != nullptr) ring.error->notify();
   return started;
 }
@@ -101,8 +102,13 @@ void RingSet::start_ready() {
 void RingSet::pause_ring(std::size_t index) {
   Vring& ring = at(index);
   if (!ring.running) return;
-  ring.paused_at = device_.stop_queue(queue(index));
   ring.running = false;
+  const Result<virtio::RingPosition> stopped = device_.stop_queue(queue(index));
+  if (stopped) {
+    ring.paused_at = *stopped;
+  } else {
+    stuck_ = stopped.error();
+  }
 }
 
 std::vector<std::size_t> RingSet::pause() {

@@ -80,6 +80,10 @@ class RingSet {
   [[nodiscard]] Vring& at(std::size_t index) { return rings_[index]; }
   [[nodiscard]] const Vring& at(std::size_t index) const { return rings_[index]; }
   [[nodiscard]] bool any_running() const;
+  /// Set once the device did not let go of a ring in time. Where that ring stands is not known, so
+  /// no answer would be true: the session must end; the next one finds the position in the ring or
+  /// its record.
+  [[nodiscard]] const std::optional<Error>& stuck() const { return stuck_; }
 
   /// Read by everybody, changed only within change().
   [[nodiscard]] const RingEnvironment& environment() const { return environment_; }
@@ -132,6 +136,7 @@ class RingSet {
   net::Device& device_;
   std::vector<Vring> rings_;
   RingEnvironment environment_;
+  std::optional<Error> stuck_;
 };
 
 }  // namespace sluice::vhost

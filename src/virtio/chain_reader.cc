@@ -57,10 +57,15 @@ Status ChainReader::check_table(std::uint64_t address, std::uint32_t bytes) cons
 
 // An entry is copied once and only the copy is used. It may straddle regions like any buffer.
 Status ChainReader::read_entry(std::uint64_t address, std::span<std::byte, 16> out) {
-  if (std::byte* const whole = memory_.translate(GuestAddress(address), out.size(), hint_);
-      whole != nullptr && std::bit_cast<std::uintptr_t>(whole) % 8 == 0) {
-    const auto words = memory::shared_at<std::array<std::uint64_t, 2>>(whole)->snapshot();
-    std::memcpy(out.data(), words.data(), out.size());
+  if (std::byte* const whole = memory_.translate(GuestAddress(address), out.size(), hint_)) {
+    if (std::bit_cast<std::uintptr_t>(whole) % 8 == 0) {
+      const auto words = memory::shared_at<std::array<std::uint64_t, 2>>(whole)->snapshot();
+      std::memcpy(out.data(), words.data(), out.size());
+      return {};
+    }
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      out[i] = std::byte{memory::shared_at<std::uint8_t>(whole + i)->snapshot()};
+    }
     return {};
   }
   for (std::size_t i = 0; i < out.size(); ++i) {

@@ -238,6 +238,27 @@ TEST(VhostMessages, SEC_55_SumsOfAMemoryTableMayNotOverflow) {
   EXPECT_EQ(bench.backend->view().memory_regions, 0U);
 }
 
+// One front-end must not use up the address space of the process.
+TEST(VhostMessages, MoreThanATebibyteOfMemoryIsRefusedBeforeItIsMapped) {
+  VhostBench bench;
+  ASSERT_TRUE(bench.negotiate(kSplitFeatures));
+  constexpr std::uint64_t kTebibyte = 1ULL << 40;
+  const auto add = [&](std::uint64_t size) {
+    const vhost::MemoryRegion region{1ULL << 44, size, 1ULL << 45, 0};
+    Message message = Message(Request::kAddMemReg).add(vhost::SingleRegion{0, region});
+    return bench.accepted(VhostBench::with_fd(std::move(message), memfd(size)));
+  };
+  EXPECT_FALSE(add(2 * kTebibyte));
+  EXPECT_FALSE(add(kTebibyte)) << "with what is there already";
+  EXPECT_TRUE(add(0x1000));
+  const vhost::MemoryRegion all{1ULL << 44, kTebibyte + 1, 1ULL << 45, 0};
+  Message table(Request::kSetMemTable);
+  table.add(vhost::MemoryTable{1, 0}).add(all);
+  EXPECT_FALSE(bench.accepted(VhostBench::with_fd(std::move(table), memfd(2 * kTebibyte))));
+  Message log = Message(Request::kSetLogBase).add(vhost::LogDescription{1ULL << 31, 0});
+  EXPECT_FALSE(bench.accepted(VhostBench::with_fd(std::move(log), memfd(1ULL << 31))));
+}
+
 TEST(VhostMessages, AMemoryTableThatSaysMoreThanItHoldsIsRefused) {
   VhostBench bench;
   ASSERT_TRUE(bench.greet());

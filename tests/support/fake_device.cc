@@ -92,7 +92,7 @@ Status FakeDevice::start_queue(net::QueueIndex index, net::QueueStart start) {
   return {};
 }
 
-virtio::RingPosition FakeDevice::stop_queue(net::QueueIndex index) {
+Result<virtio::RingPosition> FakeDevice::stop_queue(net::QueueIndex index) {
   Queue& queue = known(index);
   log.push_back("stop " + std::to_string(index.raw()));
   if (!queue.running) {

@@ -79,7 +79,7 @@ class FakeDevice final : public net::Device {
   [[nodiscard]] std::uint16_t max_queue_pairs() const override { return pairs_; }
   Status set_features(const virtio::FeatureSet& set) override;
   Status start_queue(net::QueueIndex queue, net::QueueStart start) override;
-  virtio::RingPosition stop_queue(net::QueueIndex queue) override;
+  Result<virtio::RingPosition> stop_queue(net::QueueIndex queue) override;
   void enable_queue(net::QueueIndex queue, bool enabled) override;
   void set_call(net::QueueIndex queue, std::shared_ptr<net::Notifier> call) override;
   void kick(net::QueueIndex queue) override;

@@ -85,7 +85,9 @@ class PortGuest {
   }
   void stop(std::uint16_t index) {
     Queue& queue = queues_.at(index);
-    queue.config.position = port_.stop_queue(net::QueueIndex(index));
+    const auto stopped = port_.stop_queue(net::QueueIndex(index));
+    ASSERT_TRUE(stopped.has_value());
+    queue.config.position = *stopped;
   }
   void stop_all() {
     for (std::uint16_t i = 0; i < queues_.size(); ++i) stop(i);

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <map>
 #include <thread>
@@ -69,6 +70,22 @@ TEST(MacTable, H45_StaticAddressesNeitherMoveNorAge) {
   EXPECT_EQ(table.find(kA), 0);
   ASSERT_EQ(table.entries().size(), 1U);
   EXPECT_TRUE(table.entries()[0].is_static);
+}
+
+// A writer that keeps the table busy must not let a forged source through.
+TEST(MacTable, H45_AStaticAddressIsRefusedWhileOthersWrite) {
+  MacTable table(4096, 3, 300s, kSeed);
+  ASSERT_TRUE(table.add_static(kA, 1));
+  std::atomic<bool> stop{false};
+  std::thread writer([&] {
+    while (!stop) table.forget(2);
+  });
+  int passed = 0;
+  for (int i = 0; i < 20'000; ++i) passed += table.learn(kA, 0) ? 1 : 0;
+  stop = true;
+  writer.join();
+  EXPECT_EQ(passed, 0);
+  EXPECT_TRUE(table.learn(kA, 1));
 }
 
 TEST(MacTable, PinningTakesOverWhatAnotherPortLearned) {

@@ -1,6 +1,7 @@
 // VhostUserPort as the device of a session: negotiation, refusals, control commands.
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/eventfd.h>
 
 #include <array>
 #include <cstring>
@@ -92,7 +93,7 @@ TEST_P(VhostUserDeviceTest, RefusesQueuesItDoesNotHaveAndDoubleStarts) {
   EXPECT_EQ(port_->start_queue(QueueIndex(0xffff), guest_->start_record(queue)).error().code,
             ErrorCode::kOutOfRange);
   EXPECT_EQ(guest_->start(1).error().code, ErrorCode::kWrongState);
-  EXPECT_EQ(port_->stop_queue(QueueIndex(999)), virtio::RingPosition{});
+  EXPECT_EQ(*port_->stop_queue(QueueIndex(999)), virtio::RingPosition{});
   port_->enable_queue(QueueIndex(999), true);
   port_->set_call(QueueIndex(999), nullptr);
   port_->kick(QueueIndex(999));
@@ -154,6 +155,18 @@ TEST_P(VhostUserDeviceTest, SendRarpAnnouncesOnTheNetworkSide) {
   EXPECT_EQ(port_->send_rarp(group).error().code, ErrorCode::kInvalidArgument);
 }
 
+TEST_P(VhostUserDeviceTest, H45_SendRarpForAnotherAddressThanMacIsRefused) {
+  VhostUserOptions options;
+  options.mac = MacAddress{std::byte{2}, {}, {}, {}, {}, std::byte{0x0c}};
+  make(options);
+  attach();
+  const std::array<std::byte, 6> foreign{std::byte{2}, {}, {}, {}, {}, std::byte{0x0a}};
+  EXPECT_EQ(port_->send_rarp(foreign).error().code, ErrorCode::kPermission);
+  EXPECT_TRUE(events_.announced.empty());
+  EXPECT_TRUE(port_->send_rarp(*options.mac).has_value());
+  EXPECT_EQ(events_.announced.size(), 1U);
+}
+
 TEST_P(VhostUserDeviceTest, ConfigurationSpaceIsReadOnly) {
   make();
   const std::array<std::byte, 2> data{};
@@ -196,11 +209,11 @@ TEST_P(VhostUserDeviceTest, H01_AStoppedQueueAnswersItsLastPositionAgainAndAgain
   for (std::uint32_t i = 0; i < 10; ++i) guest_->send(0, make_frame(kA, kB, i));
   receive();
   guest_->sent_back(0);
-  const auto position = port_->stop_queue(QueueIndex(1));
+  const auto position = *port_->stop_queue(QueueIndex(1));
   EXPECT_EQ(position, guest_->driver(1).expected_position());
-  EXPECT_EQ(port_->stop_queue(QueueIndex(1)), position);
+  EXPECT_EQ(*port_->stop_queue(QueueIndex(1)), position);
   port_->enable_queue(QueueIndex(1), true);
-  EXPECT_EQ(port_->stop_queue(QueueIndex(1)), position);
+  EXPECT_EQ(*port_->stop_queue(QueueIndex(1)), position);
 }
 
 TEST_P(VhostUserDeviceTest, CTL_04_QueuePairsBeyondTheCommandGetNothing) {
@@ -276,9 +289,9 @@ TEST_P(VhostUserDeviceTest, TheControlQueueStopsAndGoesOnWhereItStood) {
   attach_with_control(1);
   const QueueIndex index(2);
   ASSERT_EQ(command({0, 1, 1}), 0);
-  const auto position = port_->stop_queue(index);
+  const auto position = *port_->stop_queue(index);
   EXPECT_EQ(position, control_->driver->expected_position());
-  EXPECT_EQ(port_->stop_queue(index), position);
+  EXPECT_EQ(*port_->stop_queue(index), position);
   control_->config.position = position;
   auto start = guest_->start_record(*control_);
   control_kick_ = start.kick;
@@ -286,9 +299,25 @@ TEST_P(VhostUserDeviceTest, TheControlQueueStopsAndGoesOnWhereItStood) {
   EXPECT_EQ(command({0, 1, 0}), 0);
 }
 
+// The counter of a semaphore stays above zero: that must not keep the control thread running.
+TEST_P(VhostUserDeviceTest, SEC_62_AKickThatStaysReadableWakesOnce) {
+  attach_with_control(1);
+  control_->config.position = *port_->stop_queue(QueueIndex(2));
+  auto start = guest_->start_record(*control_);
+  UniqueFd semaphore(::eventfd(1000, EFD_NONBLOCK | EFD_SEMAPHORE | EFD_CLOEXEC));
+  start.kick = std::make_shared<EventFd>(*EventFd::adopt(*semaphore.duplicate()));
+  ASSERT_TRUE(port_->start_queue(QueueIndex(2), std::move(start)).has_value());
+  pollfd item{.fd = port_->control_fd(), .events = POLLIN, .revents = 0};
+  port_->serve_control_queue();
+  EXPECT_EQ(::poll(&item, 1, 0), 0);
+  ASSERT_EQ(::eventfd_write(semaphore.get(), 1), 0);
+  EXPECT_EQ(::poll(&item, 1, 0), 1) << "a new kick is seen";
+  EXPECT_EQ(command({0, 1, 0}), 0);
+}
+
 TEST_P(VhostUserDeviceTest, AControlQueueWithoutKicksIsServedByHousekeeping) {
   attach_with_control(1);
-  control_->config.position = port_->stop_queue(QueueIndex(2));
+  control_->config.position = *port_->stop_queue(QueueIndex(2));
   auto start = guest_->start_record(*control_);
   start.kick = nullptr;
   ASSERT_TRUE(port_->start_queue(QueueIndex(2), std::move(start)).has_value());

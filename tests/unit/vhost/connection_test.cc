@@ -123,6 +123,18 @@ TEST_F(ConnectionTest, ReceivedDescriptorsAreCloseOnExec) {
   EXPECT_EQ(::fcntl(message->fds[0].get(), F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
 }
 
+// A file that someone serves could make us wait at a touch, even at its close: see foreign_fd.h.
+TEST_F(ConnectionTest, AFileWithAPathArrivesAsNoDescriptor) {
+  const UniqueFd file(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  Message message = Message(Request::kSetVringCall).add(std::uint64_t{0});
+  message.fds.push_back(*file.duplicate());
+  Connection peer = *Connection::adopt(std::move(peer_));
+  ASSERT_TRUE(peer.send(std::move(message)).has_value());
+  const auto received = *connection_->receive();
+  ASSERT_EQ(received->fds.size(), 1U);
+  EXPECT_EQ(received->fds[0].get(), -1);
+}
+
 TEST_F(ConnectionTest, H05_SEC_19_MoreDescriptorsThanAnyMessageMayHaveEndTheConnection) {
   for (const std::size_t fds : {9U, 10U, 64U, 250U}) {
     const LeakCheck leaks;

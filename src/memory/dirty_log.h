@@ -25,6 +25,8 @@ class DirtyLog {
   /// counted in `outside()`. Threads: any (atomic or).
   void mark(GuestAddress address, std::uint64_t length) const;
   [[nodiscard]] std::uint64_t outside() const;
+  /// True once a mark hit a part of the file that no longer exists. Threads: any.
+  [[nodiscard]] bool shrunk() const { return bitmap_.shrunk(); }
 
  private:
   explicit DirtyLog(Mapping bitmap);

@@ -166,8 +166,10 @@ void VhostLink::end_pause() {
 bool VhostLink::housekeeping() {
   port_.housekeeping();
   tell_config_change();
-  if (session_ == nullptr || !port_.memory_shrunk()) return false;
-  end_session({ErrorCode::kMemoryShrunk, "the front-end truncated the memory it shares", 0});
+  if (session_ == nullptr) return false;
+  const Status memory = session_->check_memory();
+  if (memory) return false;
+  end_session(memory.error());
   return true;
 }
 

@@ -380,19 +380,4 @@ void VhostUserPort::housekeeping() {
   if (control_ != nullptr && control_kick_ == nullptr) serve_control_queue();
 }
 
-bool VhostUserPort::memory_shrunk() const {
-  const memory::GuestMemory* seen = nullptr;
-  const auto shrunk = [&](const VhostQueueBase& queue) {
-    const memory::GuestMemory* const memory = queue.start().memory.get();
-    // All queues share one table, as a rule: ask it once.
-    if (memory == nullptr || memory == seen) return false;
-    seen = memory;
-    return memory->shrunk();
-  };
-  for (std::uint16_t pair = 0; pair < pairs_; ++pair) {
-    if (shrunk(transmitqs_[pair]) || shrunk(receiveqs_[pair])) return true;
-  }
-  return false;
-}
-
 }  // namespace sluice::fabric

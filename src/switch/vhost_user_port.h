@@ -99,8 +99,6 @@ class VhostUserPort final : public Port, public net::Device, private net::Contro
   /// Notices what workers noted, ends stops that took too long, serves what has no kick. A few
   /// times a second.
   void housekeeping();
-  /// True if the file behind the driver's memory shrank: the session must end.
-  [[nodiscard]] bool memory_shrunk() const;
   /// The session is over and its queues are stopped: forget all it negotiated (H10).
   void session_over();
   [[nodiscard]] const virtio::FeatureSet& features() const { return features_; }

@@ -13,6 +13,7 @@
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "base/error.h"
 #include "net/transport.h"
@@ -116,6 +117,7 @@ class Backend {
   std::uint64_t protocol_features_ = 0;
   std::optional<std::uint8_t> status_;  // None: the front-end keeps the status to itself.
   std::shared_ptr<const memory::DirtyLog> log_;
+  std::vector<MemoryRegion> removed_;  // By REM_MEM_REG, of late.
   std::shared_ptr<BackendChannel> channel_;
   bool config_change_waits_ = false;
   std::optional<Error> fatal_;  // Set by a handler: the connection must end.

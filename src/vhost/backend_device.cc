@@ -112,8 +112,9 @@ SessionView Backend::view() const {
 }
 
 bool Backend::memory_shrunk() const {
-  const auto& memory = rings_.environment().memory;
-  return memory != nullptr && memory->shrunk();
+  const RingEnvironment& env = rings_.environment();
+  return (env.memory != nullptr && env.memory->shrunk()) || (log_ != nullptr && log_->shrunk()) ||
+         (env.inflight != nullptr && env.inflight->shrunk());
 }
 
 }  // namespace sluice::vhost

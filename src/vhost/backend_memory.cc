@@ -1,4 +1,5 @@
 // Messages about shared memory: guest memory, the dirty log, the in-flight region.
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -37,8 +38,21 @@ Backend::Answer Backend::add_mem_reg(Message& message) {
 }
 
 Backend::Answer Backend::rem_mem_reg(Message& message) {
-  return use_memory(
-      memory_removed(rings_.environment().memory, message.get<SingleRegion>().region));
+  const MemoryRegion region = message.get<SingleRegion>().region;
+  const auto same = [&](const MemoryRegion& other) {
+    return other.guest_address == region.guest_address && other.size == region.size &&
+           other.user_address == region.user_address;
+  };
+  Result<MemoryPointer> table = memory_removed(rings_.environment().memory, region);
+  // QEMU 7.2 adds and removes each region once for every queue pair.
+  if (!table && std::ranges::any_of(removed_, same)) return Message();
+  if (table) {
+    constexpr std::size_t kRemembered = 64;
+    std::erase_if(removed_, same);
+    if (removed_.size() == kRemembered) removed_.erase(removed_.begin());
+    removed_.push_back(region);
+  }
+  return use_memory(std::move(table));
 }
 
 Backend::Answer Backend::set_log_base(Message& message) {

@@ -62,6 +62,8 @@ class InflightRegion {
                                                           std::uint32_t size) const;
   /// Keeps the block of a packed ring that was stopped in order at `position`.
   void note_stop(std::uint16_t ring, std::uint32_t size, std::uint16_t position) const;
+  /// True once a touch hit a part of the file that no longer exists.
+  [[nodiscard]] bool shrunk() const { return mapping_.shrunk(); }
 
   InflightRegion(Key, memory::Mapping mapping, const InflightDescription& description);
 

@@ -47,6 +47,7 @@ class DirtyLogging : public testing::TestWithParam<bool> {
     Message message(Request::kSetLogBase);
     message.add(vhost::LogDescription{pages / 8, 0});
     log_ = *memory::Mapping::map_file(file.get(), 0, pages / 8);
+    file_ = *file.duplicate();
     const auto answer = bench_.send(VhostBench::with_fd(std::move(message), std::move(file)));
     return answer && answer->get<std::uint64_t>() == 0;
   }
@@ -94,6 +95,7 @@ class DirtyLogging : public testing::TestWithParam<bool> {
 
   VhostBench bench_;
   std::unique_ptr<RawDriver> driver_;
+  UniqueFd file_;  // Of the bitmap.
   memory::Mapping log_;
 };
 
@@ -148,6 +150,15 @@ TEST_P(DirtyLogging, AStoppedRingWritesNothingAnyMore) {
   EXPECT_EQ(bench_.device.serve(kQueue), 0U);
   EXPECT_EQ(memory_now(), before);
   EXPECT_EQ(logged_pages(), 0U);
+}
+
+TEST_P(DirtyLogging, SEC_57_ABitmapThatShrinksIsNoticedWhenItIsWritten) {
+  ASSERT_TRUE(set_log());
+  ASSERT_TRUE(set_logging(true));
+  ASSERT_EQ(::ftruncate(file_.get(), 0), 0);
+  ASSERT_TRUE(driver_->post(Piece{bench_.guest.allocate(64), 64}).has_value());
+  EXPECT_EQ(bench_.device.serve(kQueue), 1U);
+  EXPECT_TRUE(bench_.backend->memory_shrunk());
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, DirtyLogging, testing::Bool(), [](const auto& test) {

@@ -333,6 +333,15 @@ TEST(VhostMessages, TheSameRegionAddedTwiceIsOneRegion) {
   // Another file at the same addresses is another region, and overlaps.
   Message add = Message(Request::kAddMemReg).add(vhost::SingleRegion{0, bench.region(0)});
   EXPECT_FALSE(bench.accepted(VhostBench::with_fd(std::move(add), memfd(FakeGuest::kDefaultSize))));
+  // It removes each once for every queue pair, too.
+  for (int pair = 0; pair < 2; ++pair) {
+    const auto remove = vhost::SingleRegion{0, bench.region(0)};
+    EXPECT_TRUE(bench.accepted(Message(Request::kRemMemReg).add(remove)));
+    EXPECT_EQ(bench.backend->view().memory_regions, 0U);
+  }
+  vhost::SingleRegion other{0, bench.region(0)};
+  other.region.size -= 4096;
+  EXPECT_FALSE(bench.accepted(Message(Request::kRemMemReg).add(other)));
 }
 
 TEST(VhostMessages, ARingWhoseRegionGoesStopsAndReturnsWithIt) {

@@ -15,8 +15,11 @@
 
 namespace sluice::vhost {
 
+namespace {
+constexpr std::uint64_t kMagic = 0x3154'4f50'4543'4c53;  // "SLCEPOT1"
+}
+
 struct RecordTable::Header {
-  static constexpr std::uint64_t kMagic = 0x3154'4f50'4543'4c53;  // "SLCEPOT1"
   std::uint64_t magic;
   std::uint32_t record_size;
   std::uint32_t rings;
@@ -42,6 +45,14 @@ Status check_file(int fd) {
   }
   if (info.st_uid != ::geteuid()) {
     return fail(ErrorCode::kPermission, "the ring record file belongs to another user");
+  }
+  // Whoever may write to the directory could have put a file there that is ours, but no record.
+  if (info.st_nlink > 1) {
+    return fail(ErrorCode::kInvalidArgument, "the ring record file has other names (hard links)");
+  }
+  std::uint64_t magic = 0;
+  if (::pread(fd, &magic, sizeof magic, 0) > 0 && magic != 0 && magic != kMagic) {
+    return fail(ErrorCode::kInvalidArgument, "the file holds something else than ring records");
   }
   return {};
 }
@@ -107,13 +118,13 @@ std::uint64_t RecordTable::bytes_for(std::uint16_t rings) {
 
 bool RecordTable::valid() const {
   const Header found = header();
-  return found.magic == Header::kMagic && found.rings == rings_ &&
+  return found.magic == kMagic && found.rings == rings_ &&
          found.record_size == sizeof(virtio::UsedPositionRecord);
 }
 
 void RecordTable::clear() {
   for (std::uint16_t ring = 0; ring < rings_; ++ring) end(ring);
-  header() = {Header::kMagic, sizeof(virtio::UsedPositionRecord), rings_, {}};
+  header() = {kMagic, sizeof(virtio::UsedPositionRecord), rings_, {}};
 }
 
 virtio::UsedPositionRecord* RecordTable::find(std::uint16_t ring,

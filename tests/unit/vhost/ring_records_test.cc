@@ -108,13 +108,30 @@ TEST_F(RingRecordsTest, AFileForAnotherNumberOfRingsStartsAnew) {
 TEST_F(RingRecordsTest, RubbishOfTheRightSizeStartsAnew) {
   open();
   const auto size = std::filesystem::file_size(path_);
+  std::string magic(8, '\0');
+  std::ifstream(path_, std::ios::binary).read(magic.data(), 8);
   for (const char fill : {'\0', '\x5a', '\xff'}) {
-    std::ofstream(path_, std::ios::binary) << std::string(size, fill);
+    // All zeros: we were killed while we made it.
+    const std::string start = fill == '\0' ? std::string(8, fill) : magic;
+    std::ofstream(path_, std::ios::binary) << start + std::string(size - 8, fill);
     const auto records = open();
     for (std::uint16_t ring = 0; ring < 3; ++ring) {
       EXPECT_EQ(records->table().find(ring, fingerprint()), nullptr);
     }
   }
+}
+
+// A file of ours that somebody put there, by a link or by mistake, keeps what it holds.
+TEST_F(RingRecordsTest, AFileThatHoldsSomethingElseIsLeftAlone) {
+  std::ofstream(path_) << "a letter to my mother";
+  EXPECT_EQ(failure(), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(std::filesystem::file_size(path_), 21U);
+}
+
+TEST_F(RingRecordsTest, AFileWithAnotherNameIsLeftAlone) {
+  open();
+  std::filesystem::create_hard_link(path_, directory_ / "other");
+  EXPECT_EQ(failure(), ErrorCode::kInvalidArgument);
 }
 
 TEST_F(RingRecordsTest, OneProcessAtATime) {

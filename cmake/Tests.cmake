@@ -45,10 +45,18 @@ function(sluice_link_layers target)
   endforeach()
 endfunction()
 
+# Test sources are compiled without optimisation, which takes half the time; what they test is not.
+# Not so what libFuzzer runs, where every call counts.
+set(sluice_test_flags $<$<CONFIG:Debug>:-O0> $<$<CONFIG:Debug>:-g1>)
+if(SLUICE_FUZZING)
+  set(sluice_test_flags)
+endif()
+
 # sluice_test(name label SOURCES... LAYERS...): one gtest program, one ctest entry.
 function(sluice_test name label)
   cmake_parse_arguments(arg "" "" "SOURCES;LAYERS" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
+  target_compile_options(${name} PRIVATE ${sluice_test_flags})
   target_link_libraries(${name} PRIVATE sluice_test_support)
   sluice_link_layers(${name} ${arg_LAYERS})
   target_link_libraries(${name} PRIVATE GTest::gmock_main)
@@ -111,6 +119,7 @@ foreach(source IN LISTS fuzz_sources)
     add_test(NAME ${name} COMMAND ${name} ${corpus})
     sluice_test_properties(${name} fuzz)
   endif()
+  target_compile_options(${name} PRIVATE ${sluice_test_flags})
   target_link_libraries(${name} PRIVATE sluice_test_support)
   sluice_link_layers(${name} ${layers})
 endforeach()

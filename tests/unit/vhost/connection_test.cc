@@ -8,9 +8,11 @@
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <cstring>
 #include <optional>
 #include <span>
+#include <thread>
 #include <vector>
 
 #include "support/vhost_bench.h"
@@ -126,6 +128,7 @@ TEST_F(ConnectionTest, ReceivedDescriptorsAreCloseOnExec) {
 // A file that someone serves could make us wait at a touch, even at its close: see foreign_fd.h.
 TEST_F(ConnectionTest, AFileWithAPathArrivesAsNoDescriptor) {
   const UniqueFd file(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  const std::size_t before = test::open_descriptors();
   Message message = Message(Request::kSetVringCall).add(std::uint64_t{0});
   message.fds.push_back(*file.duplicate());
   Connection peer = *Connection::adopt(std::move(peer_));
@@ -133,6 +136,12 @@ TEST_F(ConnectionTest, AFileWithAPathArrivesAsNoDescriptor) {
   const auto received = *connection_->receive();
   ASSERT_EQ(received->fds.size(), 1U);
   EXPECT_EQ(received->fds[0].get(), -1);
+  // It is closed by a thread of its own.
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (test::open_descriptors() != before && std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_EQ(test::open_descriptors(), before);
 }
 
 TEST_F(ConnectionTest, H05_SEC_19_MoreDescriptorsThanAnyMessageMayHaveEndTheConnection) {

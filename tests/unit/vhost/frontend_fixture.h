@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -21,6 +22,17 @@ inline std::size_t open_descriptors() {
   std::unique_ptr<DIR, int (*)(DIR*)> dir(::opendir("/proc/self/fd"), ::closedir);
   while (::readdir(dir.get()) != nullptr) ++count;
   return count;
+}
+
+/// True once so many are open. Files with a path (standard input may be one) are closed by a thread
+/// of their own, a little later: see base/foreign_fd.h.
+inline bool descriptors_settle_at(std::size_t count) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (open_descriptors() != count) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
 }
 
 inline constexpr std::uint64_t kProtocolBit = 1ULL << 30;

@@ -99,13 +99,19 @@ if(NOT SLUICE_FUZZING)
   endforeach()
   sluice_suite(contract switch)
   sluice_suite(model switch)
-  sluice_suite(conformance vhost)
+  if(NOT SLUICE_SANITIZE MATCHES "thread")
+    sluice_suite(conformance vhost)
+  endif()
   sluice_suite(regression control)
 endif()
 
 # Fuzz targets: with libFuzzer in the preset `fuzz`; elsewhere a replay of the corpus and of random
 # inputs, so that a target cannot rot and an input once found stays tested under every compiler.
+# Not under ThreadSanitizer: they have one thread, as conformance tests have.
 file(GLOB fuzz_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/fuzz/*_fuzz.cc)
+if(SLUICE_SANITIZE MATCHES "thread")
+  set(fuzz_sources)
+endif()
 foreach(source IN LISTS fuzz_sources)
   get_filename_component(name ${source} NAME_WE)
   string(REGEX REPLACE "_fuzz$" "" subject ${name})

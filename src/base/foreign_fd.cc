@@ -37,12 +37,11 @@ bool is_local_socket(int fd) {
   return ::getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && domain == AF_UNIX;
 }
 
-// Only files in memory have seals (memfd, tmpfs, hugetlbfs), and the question never waits.
+}  // namespace
+
 bool lives_in_memory(int fd) {
   return ::fcntl(fd, F_GET_SEALS) >= 0;
 }
-
-}  // namespace
 
 bool is_eventfd(int fd) {
   // The whole name is compared: that of a file begins with its path, which a peer may choose.
@@ -57,7 +56,6 @@ bool is_harmless(int fd) {
 }
 
 void close_foreign(UniqueFd fd) {
-  if (is_harmless(fd.get())) return;
   // Without a thread, better a descriptor too many than a wait: it goes with the process.
   const int doomed = fd.release();
   [[maybe_unused]] const bool closed = run_elsewhere([doomed] { ::close(doomed); });

@@ -25,8 +25,8 @@ struct Register {
 
 // Never destroyed: threads may end after main() did.
 Register& all() {
-  static const std::unique_ptr<Register> made = std::make_unique<Register>();
-  return *made;
+  static Register& made = *std::make_unique<Register>().release();
+  return made;
 }
 
 // A thread that ends leaves the list first, so that nobody sends a signal to what took its number.

@@ -30,8 +30,8 @@ class StallWatch {
   /// A call is ended after one to two of these.
   static constexpr std::chrono::milliseconds kPatience{100};
 
-  /// Starts watching, with a handler for kSignal() that does nothing. Several at once do no harm.
-  /// Errors: kSystem.
+  /// Starts watching, with a handler for signal_number() that does nothing. Several at once do no
+  /// harm. Errors: kSystem.
   [[nodiscard]] static Result<std::unique_ptr<StallWatch>> start();
   explicit StallWatch(Passkey) {}
   StallWatch(const StallWatch&) = delete;

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/elsewhere.h"
+#include "base/foreign_fd.h"
 #include "memory/fault_guard.h"
 
 namespace sluice::memory {
@@ -31,11 +32,10 @@ std::uint64_t system_page() {
   return page;
 }
 
-// Only files that live in memory have seals (memfd, tmpfs, hugetlbfs). The question itself never
-// waits, unlike fstat: a file of FUSE or of a network would let its owner stop our threads at
-// each touch. Errors: kInvalidArgument.
+// Asked before anything that can wait, as fstat can: a file of FUSE or of a network would let its
+// owner stop our threads at each touch. Errors: kInvalidArgument.
 Status check_lives_in_memory(int fd) {
-  if (::fcntl(fd, F_GET_SEALS) < 0) {
+  if (!lives_in_memory(fd)) {
     return fail(ErrorCode::kInvalidArgument,
                 "the descriptor is no shared memory (memfd, tmpfs or hugetlbfs)", errno);
   }

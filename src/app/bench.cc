@@ -23,7 +23,7 @@ namespace sluice::app {
 
 namespace {
 
-constexpr std::string_view kWhat = "understand the command line";
+constexpr std::string_view kReading = "understand the command line";
 
 void add_pair(CLI::App& bench, Action& action) {
   const auto choice = std::make_shared<BenchChoice>();
@@ -52,8 +52,8 @@ void add_pair(CLI::App& bench, Action& action) {
       "  sluice bench pair --direction to-driver --size 1518 --seconds 5 --json");
   command->callback([&action, choice] {
     action = [choice] {
-      if (const auto problem = check_cases(*choice)) return report(kWhat, {*problem});
-      if (const auto problem = check_cores(*choice)) return report(kWhat, {*problem});
+      if (const auto problem = check_cases(*choice)) return report(kReading, {*problem});
+      if (const auto problem = check_cores(*choice)) return report(kReading, {*problem});
       PairOptions options;
       options.cases = cases_of(*choice);
       options.window = std::chrono::milliseconds(static_cast<int>(choice->seconds * 1e3));
@@ -84,7 +84,7 @@ void add_device(CLI::App& bench, Action& action) {
       "Examples:\n  sluice bench device --socket /tmp/d.sock --direction to-driver");
   command->callback([&action, choice] {
     action = [choice] {
-      if (const auto problem = check_core(*choice)) return report(kWhat, {*problem});
+      if (const auto problem = check_core(*choice)) return report(kReading, {*problem});
       BenchCase what = choice->base;
       what.direction = direction_of(*choice);
       return run_device_end({choice->socket, what, choice->core});
@@ -108,9 +108,9 @@ std::string why_not(const Error& error) {
 }
 
 int run_driver(const BenchChoice& choice) {
-  if (const auto problem = check_cases(choice)) return report(kWhat, {*problem});
-  if (const auto problem = check_core(choice)) return report(kWhat, {*problem});
-  if (const auto problem = check_addresses(choice)) return report(kWhat, {*problem});
+  if (const auto problem = check_cases(choice)) return report(kReading, {*problem});
+  if (const auto problem = check_core(choice)) return report(kReading, {*problem});
+  if (const auto problem = check_addresses(choice)) return report(kReading, {*problem});
   DriverEndOptions options;
   options.socket = choice.socket;
   options.what = cases_of(choice).front();

@@ -22,7 +22,7 @@ namespace {
 using control::Config;
 using control::Problems;
 
-constexpr std::string_view kWhat = "use the configuration";
+constexpr std::string_view kConfiguring = "use the configuration";
 
 constexpr const char* kDescription = "Starts a switch and serves it until SIGINT or SIGTERM.";
 
@@ -80,11 +80,11 @@ std::optional<control::Problem> check_cores(const Config& config) {
 
 int run(const RunFlags& flags) {
   auto config = make_config(flags);
-  if (!config) return report(kWhat, config.error());
+  if (!config) return report(kConfiguring, config.error());
   if (flags.print_config) {
     return print(control::to_toml(*config)) ? 0 : static_cast<int>(ExitCode::kFailure);
   }
-  if (const auto problem = check_cores(*config)) return report(kWhat, {*problem});
+  if (const auto problem = check_cores(*config)) return report(kConfiguring, {*problem});
   if (config->control.empty()) config->control = control::default_control_path();
   if (flags.check) {
     return print("the configuration is right\n" + summary(*config))

@@ -16,7 +16,7 @@ namespace {
 
 using control::Json;
 
-constexpr std::string_view kWhat = "ask the running switch";
+constexpr std::string_view kAsking = "ask the running switch";
 
 std::string ports_text(const Json& reply) {
   Table table({{"PORT"},
@@ -155,16 +155,16 @@ int report_connection(const AskFlags& flags, const Error& error) {
   switch (error.code) {
     case ErrorCode::kNotFound:
     case ErrorCode::kClosed:
-      return report(ExitCode::kNoDaemon, kWhat, fmt::format("{}: {}", flags.control, error.text),
+      return report(ExitCode::kNoDaemon, kAsking, fmt::format("{}: {}", flags.control, error.text),
                     "start one by `sluice run`, or name its socket by --control PATH");
     case ErrorCode::kPermission:
-      return report(ExitCode::kFailure, kWhat, cause, "run this as the user who runs the switch");
+      return report(ExitCode::kFailure, kAsking, cause, "run this as the user who runs the switch");
     case ErrorCode::kTimeout:
-      return report(ExitCode::kFailure, kWhat, cause,
+      return report(ExitCode::kFailure, kAsking, cause,
                     "is it stopped (kill -STOP) or in a debugger?");
     case ErrorCode::kOutOfRange:
-      return report(ExitCode::kUsage, kWhat, cause, "give a shorter path");
-    default: return report(ExitCode::kFailure, kWhat, cause, "");
+      return report(ExitCode::kUsage, kAsking, cause, "give a shorter path");
+    default: return report(ExitCode::kFailure, kAsking, cause, "");
   }
 }
 
@@ -196,13 +196,13 @@ std::expected<Json, int> ask(control::ControlClient& client, std::string_view re
   if (!line) return std::unexpected(report_connection(flags, line.error()));
   Json reply = Json::parse(*line, nullptr, /*allow_exceptions=*/false);
   if (!reply.is_object()) {
-    return std::unexpected(report(ExitCode::kFailure, kWhat, "the reply is not a JSON object",
+    return std::unexpected(report(ExitCode::kFailure, kAsking, "the reply is not a JSON object",
                                   "use the `sluice` of the same version as the running one"));
   }
   const Json& error = member(reply, "error");
   if (error.is_null()) return reply;
   return std::unexpected(
-      report(ExitCode::kFailure, kWhat, text(error, "text"), text(error, "try")));
+      report(ExitCode::kFailure, kAsking, text(error, "text"), text(error, "try")));
 }
 
 void add_show_commands(CLI::App& app, Action& action) {

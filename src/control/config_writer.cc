@@ -55,8 +55,8 @@ std::string to_toml(const Config& config) {
   if (!copy.fabric.patches.empty()) {
     out += "patches = [";
     for (const auto& [first, second] : copy.fabric.patches) {
-      out +=
-          fmt::format("{}[{}, {}]", out.ends_with('[') ? "" : ", ", quoted(first), quoted(second));
+      out += fmt::format("{}[{}, {}]", out.ends_with('[') ? "" : ", ", in_quotes(first),
+                         in_quotes(second));
     }
     out += "]\n";
   }

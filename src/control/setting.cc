@@ -185,7 +185,7 @@ std::string expected_for(const Setting& setting, const T* slot, Form form) {
   } else if constexpr (kIsWord<T>) {
     std::vector<std::string> words;
     for (const auto& word : words_of(slot)) {
-      words.push_back(file ? quoted(word.text) : std::string(word.text));
+      words.push_back(file ? in_quotes(word.text) : std::string(word.text));
     }
     const std::string last = std::move(words.back());
     words.pop_back();
@@ -246,13 +246,13 @@ std::string shown(Slot slot) {
         } else if constexpr (kIsDuration<T>) {
           return fmt::format("{}", typed->count());
         } else if constexpr (kIsWord<T>) {
-          return quoted(word_of(*typed));
+          return in_quotes(word_of(*typed));
         } else if constexpr (std::is_same_v<T, std::optional<MacAddress>>) {
-          return *typed ? quoted(to_string(**typed)) : "";
+          return *typed ? in_quotes(to_string(**typed)) : "";
         } else if constexpr (std::is_same_v<T, std::vector<std::uint16_t>>) {
           return typed->empty() ? "" : fmt::format("[{}]", fmt::join(*typed, ", "));
         } else {
-          return typed->empty() ? "" : quoted(*typed);
+          return typed->empty() ? "" : in_quotes(*typed);
         }
       },
       slot);
@@ -289,7 +289,7 @@ std::string_view to_string(PollMode poll) {
   return word_of(poll);
 }
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   return between('"', text);
 }
 

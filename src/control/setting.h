@@ -74,7 +74,7 @@ struct Fault {
 [[nodiscard]] std::string_view to_string(fabric::PollMode poll);
 
 /// `text` between quotes, escaped as TOML (and JSON) want it.
-[[nodiscard]] std::string quoted(std::string_view text);
+[[nodiscard]] std::string in_quotes(std::string_view text);
 /// For a message: between single quotes, as messages name things, and cut to a length that fits.
 [[nodiscard]] std::string excerpt(std::string_view text);
 

@@ -14,7 +14,7 @@
 namespace sluice::test {
 namespace {
 
-using Device = virtio::SplitDeviceRing<virtio::Order::kAny>;
+using SplitDevice = virtio::SplitDeviceRing<virtio::Order::kAny>;
 
 class VirtioEvent : public testing::Test {
  protected:
@@ -38,7 +38,7 @@ class VirtioEvent : public testing::Test {
       return device.ring.should_notify();
     }
     RawSplitRing ring;
-    DeviceEnd<Device> device;
+    DeviceEnd<SplitDevice> device;
   };
   FakeGuest guest_;
 };

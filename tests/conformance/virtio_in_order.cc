@@ -17,8 +17,8 @@
 namespace sluice::test {
 namespace {
 
-using SplitDevice = virtio::SplitDeviceRing<virtio::Order::kInOrder>;
-using PackedDevice = virtio::PackedDeviceRing<virtio::Order::kInOrder>;
+using SplitInOrderDevice = virtio::SplitDeviceRing<virtio::Order::kInOrder>;
+using PackedInOrderDevice = virtio::PackedDeviceRing<virtio::Order::kInOrder>;
 
 TEST(VirtioInOrderSplit, ORD_03_ABatchWritesOneEntryInTheFirstSlotWithTheLastId) {
   for (std::uint16_t batch = 1; batch <= 8; ++batch) {
@@ -27,7 +27,7 @@ TEST(VirtioInOrderSplit, ORD_03_ABatchWritesOneEntryInTheFirstSlotWithTheLastId)
       const RawSplitRing ring(guest, 8);
       virtio::RingConfig config = ring.config();
       config.position = {start, start};
-      DeviceEnd<SplitDevice> device(guest, config);
+      DeviceEnd<SplitInOrderDevice> device(guest, config);
       ring.set_avail_index(start);
       ring.set_used_index(start);
       for (std::uint16_t i = 0; i < batch; ++i) {
@@ -54,7 +54,7 @@ TEST(VirtioInOrderSplit, ORD_03_ABatchWritesOneEntryInTheFirstSlotWithTheLastId)
 TEST(VirtioInOrderSplit, ORD_03_WithoutTheOptionEachBufferHasItsEntry) {
   FakeGuest guest;
   const RawSplitRing ring(guest, 8);
-  DeviceEnd<SplitDevice> device(guest, ring.config());
+  DeviceEnd<SplitInOrderDevice> device(guest, ring.config());
   for (std::uint16_t i = 0; i < 5; ++i) {
     ring.set_descriptor(i, {guest.allocate(64), 64, kWrite, 0});
     ring.publish(i);
@@ -89,7 +89,7 @@ TEST(VirtioInOrderPacked, ORD_04_ABatchWritesOneDescriptorAtTheFirstPlaceAndSkip
     PackedPlace place{.slot = first % kSize, .wrap = first < kSize};
     virtio::RingConfig config = ring.config();
     config.position = {place.encoded(), place.encoded()};
-    DeviceEnd<PackedDevice> device(guest, config);
+    DeviceEnd<PackedInOrderDevice> device(guest, config);
     const PackedPlace begin = place;
     const std::uint16_t ids[] = {40, 41, 41, 42};
     for (std::uint32_t i = 0; i < 4; ++i) {

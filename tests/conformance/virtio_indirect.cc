@@ -18,7 +18,6 @@ namespace {
 
 using SplitDevice = virtio::SplitDeviceRing<virtio::Order::kAny>;
 using PackedDevice = virtio::PackedDeviceRing<virtio::Order::kAny>;
-constexpr std::uint64_t kBase = FakeGuest::kBase;
 
 virtio::RingConfig with_indirect(virtio::RingConfig config, bool negotiated = true) {
   config.indirect = negotiated;
@@ -152,7 +151,7 @@ TEST_F(VirtioIndirectSplit, IND_05_AHugeTableStopsTheRingWithoutReadingIt) {
 }
 
 TEST_F(VirtioIndirectSplit, IND_05_SEC_45_ATableOutsideMemoryStopsTheRing) {
-  const std::uint64_t end = kBase + FakeGuest::kDefaultSize;
+  const std::uint64_t end = FakeGuest::kBase + FakeGuest::kDefaultSize;
   for (const std::uint64_t table :
        {std::uint64_t{0}, end - 16, end - 8, end, ~std::uint64_t{0} - 15, ~std::uint64_t{0} - 40}) {
     RawSplitRing ring(guest_, 8);
@@ -169,16 +168,16 @@ TEST_F(VirtioIndirectSplit, IND_05_SEC_45_ATableOutsideMemoryStopsTheRing) {
 // IND-05, SEC-45, SEC-01: a table whose entries, and one entry itself, lie on both sides of a
 // border.
 TEST(VirtioIndirectRegions, IND_05_SEC_01_SEC_45_ATableMayStraddleTwoRegions) {
-  constexpr std::uint64_t kBorder = kBase + (1U << 20);
-  FakeGuest guest{{kBase, 1U << 20}, {kBorder, 1U << 20}};
+  constexpr std::uint64_t kBorder = FakeGuest::kBase + (1U << 20);
+  FakeGuest guest{{FakeGuest::kBase, 1U << 20}, {kBorder, 1U << 20}};
   for (std::uint64_t before = 0; before <= 48; before += 1) {
-    guest.allocate_from(kBase);
+    guest.allocate_from(FakeGuest::kBase);
     RawSplitRing ring(guest, 8);
     DeviceEnd<SplitDevice> device(guest, with_indirect(ring.config()));
     const std::uint64_t table = kBorder - before;
     for (std::uint16_t i = 0; i < 3; ++i) {
       ring.put_descriptor(table + 16U * i,
-                          {kBase + 100U * i, 50U + i, i == 2 ? std::uint16_t{0} : kNext,
+                          {FakeGuest::kBase + 100U * i, 50U + i, i == 2 ? std::uint16_t{0} : kNext,
                            static_cast<std::uint16_t>(i + 1)});
     }
     ring.set_descriptor(0, {table, 48, kIndirect, 0});
@@ -188,7 +187,7 @@ TEST(VirtioIndirectRegions, IND_05_SEC_01_SEC_45_ATableMayStraddleTwoRegions) {
     const auto segments = device.segments(chains[0]);
     ASSERT_EQ(segments.size(), 3U);
     for (std::uint32_t i = 0; i < 3; ++i) {
-      EXPECT_EQ(segments[i].data, guest.device_view(kBase + 100U * i));
+      EXPECT_EQ(segments[i].data, guest.device_view(FakeGuest::kBase + 100U * i));
       EXPECT_EQ(segments[i].length, 50 + i);
     }
   }

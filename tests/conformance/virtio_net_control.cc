@@ -9,6 +9,7 @@
 
 #include "net/control_queue.h"
 #include "net/net_device.h"
+#include "support/counting_notifier.h"
 #include "support/fake_guest.h"
 #include "support/random.h"
 #include "support/raw_driver.h"
@@ -16,6 +17,7 @@
 namespace sluice::net {
 namespace {
 
+using test::CountingNotifier;
 using test::Piece;
 using virtio::Feature;
 using virtio::FeatureSet;
@@ -64,12 +66,6 @@ constexpr FeatureSet kAll = {
     Feature::kVersion1,  Feature::kCtrlVq,      Feature::kCtrlRx,
     Feature::kMq,        Feature::kCtrlMacAddr, Feature::kGuestAnnounce,
     Feature::kGuestCsum, Feature::kGuestTso4,   Feature::kCtrlGuestOffloads};
-
-class Calls final : public Notifier {
- public:
-  void notify() override { ++count; }
-  int count = 0;
-};
 
 class VirtioNetControl : public ::testing::TestWithParam<int> {
  protected:
@@ -131,7 +127,7 @@ class VirtioNetControl : public ::testing::TestWithParam<int> {
 
   test::FakeGuest guest_;
   std::unique_ptr<test::RawDriver> driver_;
-  std::shared_ptr<Calls> calls_ = std::make_shared<Calls>();
+  std::shared_ptr<CountingNotifier> calls_ = std::make_shared<CountingNotifier>();
   Target target_;
   std::unique_ptr<ControlQueue> queue_;
   std::vector<test::Returned> returned_;
@@ -348,13 +344,13 @@ TEST_P(VirtioNetControl, RandomBytesInRandomPiecesNeverGoUnanswered) {
 
 TEST_P(VirtioNetControl, TheDriverIsInterruptedForItsAnswers) {
   run({0, 0, 1});
-  EXPECT_EQ(calls_->count, 1);
-  const auto other = std::make_shared<Calls>();
+  EXPECT_EQ(calls_->count(), 1U);
+  const auto other = std::make_shared<CountingNotifier>();
   queue_->set_call(other);
-  const int first = other->count;
+  const std::uint64_t first = other->count();
   run({0, 0, 1});
-  EXPECT_EQ(other->count, first + 1);
-  EXPECT_EQ(calls_->count, 1);
+  EXPECT_EQ(other->count(), first + 1);
+  EXPECT_EQ(calls_->count(), 1U);
 }
 
 }  // namespace

@@ -13,7 +13,7 @@
 namespace sluice::test {
 namespace {
 
-using Device = virtio::PackedDeviceRing<virtio::Order::kAny>;
+using PackedDevice = virtio::PackedDeviceRing<virtio::Order::kAny>;
 
 class VirtioPacked : public testing::Test {
  protected:
@@ -37,7 +37,7 @@ class VirtioPacked : public testing::Test {
     RawPackedRing ring;
     std::uint64_t buffer;
     PackedPlace place;
-    DeviceEnd<Device> device;
+    DeviceEnd<PackedDevice> device;
   };
 
   FakeGuest guest_;

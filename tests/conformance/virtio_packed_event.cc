@@ -15,7 +15,7 @@
 namespace sluice::test {
 namespace {
 
-using Device = virtio::PackedDeviceRing<virtio::Order::kAny>;
+using PackedDevice = virtio::PackedDeviceRing<virtio::Order::kAny>;
 using Event = RawPackedRing::Event;
 constexpr std::uint32_t kSize = 5;
 
@@ -43,7 +43,7 @@ class VirtioPackedEvent : public testing::Test {
     RawPackedRing ring;
     std::uint64_t buffer;
     PackedPlace place;
-    DeviceEnd<Device> device;
+    DeviceEnd<PackedDevice> device;
   };
   // Every place of two laps.
   static std::vector<PackedPlace> places() {

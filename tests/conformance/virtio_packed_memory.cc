@@ -17,8 +17,7 @@
 namespace sluice::test {
 namespace {
 
-using Device = virtio::PackedDeviceRing<virtio::Order::kAny>;
-constexpr std::uint64_t kBase = FakeGuest::kBase;
+using PackedDevice = virtio::PackedDeviceRing<virtio::Order::kAny>;
 
 virtio::RingConfig with_indirect(virtio::RingConfig config) {
   config.indirect = true;
@@ -29,13 +28,13 @@ class VirtioPackedAddresses : public testing::Test {
  protected:
   static constexpr std::uint64_t kPage = 4096;
   static constexpr std::uint64_t kRings = 1U << 20;
-  static constexpr std::uint64_t kSecond = kBase + kRings;  // Touches the first region.
+  static constexpr std::uint64_t kSecond = FakeGuest::kBase + kRings;  // Touches the first region.
   static constexpr std::uint64_t kThird = kSecond + 3 * kPage;
 
   bool taken(std::uint64_t address, std::uint32_t length) {
     const RawPackedRing ring(guest_, 3);
-    guest_.allocate_from(kBase);
-    DeviceEnd<Device> device(guest_, ring.config());
+    guest_.allocate_from(FakeGuest::kBase);
+    DeviceEnd<PackedDevice> device(guest_, ring.config());
     ring.set_descriptor(0, {address, length, 0, kAvailBit});
     const auto chains = device.take();
     if (chains.empty()) {
@@ -45,11 +44,12 @@ class VirtioPackedAddresses : public testing::Test {
     EXPECT_EQ(bytes_of(device.segments(chains[0])), length);
     return true;
   }
-  FakeGuest guest_{{kBase, kRings}, {kSecond, kPage}, {kThird, kPage}};
+  FakeGuest guest_{{FakeGuest::kBase, kRings}, {kSecond, kPage}, {kThird, kPage}};
 };
 
 TEST_F(VirtioPackedAddresses, SPL_17_SEC_01_SEC_50_OnlyRangesWhollyInSharedMemoryAreTaken) {
-  for (const std::uint64_t edge : {kBase, kSecond, kSecond + kPage, kThird, kThird + kPage}) {
+  for (const std::uint64_t edge :
+       {FakeGuest::kBase, kSecond, kSecond + kPage, kThird, kThird + kPage}) {
     for (int offset = -3; offset <= 3; ++offset) {
       const std::uint64_t address = edge + static_cast<std::uint64_t>(offset);
       for (const std::uint32_t length : {0U, 1U, 2U, 3U, 4U, 5U, 4095U, 4096U, 4097U, 8191U, 8192U,
@@ -74,9 +74,9 @@ TEST_F(VirtioPackedAddresses, H14_SEC_06_OneBadBufferInABatchIsFoundAtEveryPlace
   }};
   for (const PackedDescriptor& wrong : bad) {
     for (std::uint32_t place = 0; place < 4; ++place) {
-      guest_.allocate_from(kBase);
+      guest_.allocate_from(FakeGuest::kBase);
       const RawPackedRing ring(guest_, 8);
-      DeviceEnd<Device> device(guest_, ring.config());
+      DeviceEnd<PackedDevice> device(guest_, ring.config());
       for (std::uint32_t i = 0; i < 4; ++i) {
         ring.set_descriptor(i, {kSecond + 64 * i, 64, static_cast<std::uint16_t>(i), kAvailBit});
       }
@@ -93,7 +93,7 @@ TEST_F(VirtioPackedAddresses, H14_SEC_06_OneBadBufferInABatchIsFoundAtEveryPlace
 
 TEST_F(VirtioPackedAddresses, SPL_04_AReadableDescriptorAfterAWritableOneStopsTheRing) {
   const RawPackedRing ring(guest_, 4);
-  DeviceEnd<Device> device(guest_, ring.config());
+  DeviceEnd<PackedDevice> device(guest_, ring.config());
   ring.set_descriptor(1, {kSecond, 10, 0, kAvailBit});
   ring.set_descriptor(0, {kSecond, 10, 0, kAvailBit | kNext | kWrite});
   EXPECT_TRUE(device.take().empty());
@@ -126,7 +126,7 @@ class VirtioPackedIndirect : public testing::Test {
     }
     RawPackedRing ring;
     std::uint64_t buffer;
-    DeviceEnd<Device> device;
+    DeviceEnd<PackedDevice> device;
   };
   FakeGuest guest_;
 };
@@ -157,7 +157,7 @@ TEST_F(VirtioPackedIndirect, PKD_11_OnATransmitQueueStaleWriteFlagsInATableMeanN
   Case c(guest_);
   virtio::RingConfig config = with_indirect(c.ring.config());
   config.readable_only = true;
-  DeviceEnd<Device> device(guest_, config);
+  DeviceEnd<PackedDevice> device(guest_, config);
   const std::uint64_t table = c.make_table(3);
   c.ring.put_descriptor(table, {c.buffer, 12, 0, kWrite});
   c.ring.set_descriptor(0, {table, 48, 3, kAvailBit | kIndirect});
@@ -195,7 +195,7 @@ TEST_F(VirtioPackedIndirect, IND_05_H17_TableLengthsAreChecked) {
 }
 
 TEST_F(VirtioPackedIndirect, IND_05_SEC_45_ATableOutsideMemoryStopsTheRing) {
-  const std::uint64_t end = kBase + FakeGuest::kDefaultSize;
+  const std::uint64_t end = FakeGuest::kBase + FakeGuest::kDefaultSize;
   for (const std::uint64_t table :
        {std::uint64_t{0}, end - 16, end - 31, end, ~std::uint64_t{0} - 15}) {
     Case c(guest_);
@@ -206,16 +206,16 @@ TEST_F(VirtioPackedIndirect, IND_05_SEC_45_ATableOutsideMemoryStopsTheRing) {
 }
 
 TEST(VirtioPackedRegions, IND_05_SEC_01_ATableMayStraddleTwoRegions) {
-  constexpr std::uint64_t kBorder = kBase + (1U << 20);
-  FakeGuest guest{{kBase, 1U << 20}, {kBorder, 1U << 20}};
+  constexpr std::uint64_t kBorder = FakeGuest::kBase + (1U << 20);
+  FakeGuest guest{{FakeGuest::kBase, 1U << 20}, {kBorder, 1U << 20}};
   for (std::uint64_t before = 0; before <= 48; ++before) {
-    guest.allocate_from(kBase);
+    guest.allocate_from(FakeGuest::kBase);
     const RawPackedRing ring(guest, 4);
-    DeviceEnd<Device> device(guest, with_indirect(ring.config()));
+    DeviceEnd<PackedDevice> device(guest, with_indirect(ring.config()));
     const std::uint64_t table = kBorder - before;
     // Written byte by byte: an entry on the border has no aligned word of its own.
     for (std::uint64_t i = 0; i < 3; ++i) {
-      const std::uint64_t address = kBase + 100 * i;
+      const std::uint64_t address = FakeGuest::kBase + 100 * i;
       const auto length = static_cast<std::uint32_t>(50 + i);
       guest.put(table + 16 * i, std::as_bytes(std::span(&address, 1)));
       guest.put(table + 16 * i + 8, std::as_bytes(std::span(&length, 1)));
@@ -227,7 +227,7 @@ TEST(VirtioPackedRegions, IND_05_SEC_01_ATableMayStraddleTwoRegions) {
     const auto segments = device.segments(chains[0]);
     ASSERT_EQ(segments.size(), 3U);
     for (std::uint32_t i = 0; i < 3; ++i) {
-      EXPECT_EQ(segments[i].data, guest.device_view(kBase + 100U * i));
+      EXPECT_EQ(segments[i].data, guest.device_view(FakeGuest::kBase + 100U * i));
       EXPECT_EQ(segments[i].length, 50 + i);
     }
   }
@@ -235,7 +235,7 @@ TEST(VirtioPackedRegions, IND_05_SEC_01_ATableMayStraddleTwoRegions) {
 
 TEST_F(VirtioPackedIndirect, IND_01_SEC_34_WithoutNegotiationItIsReadAndCounted) {
   Case c(guest_);
-  DeviceEnd<Device> device(guest_, c.ring.config());
+  DeviceEnd<PackedDevice> device(guest_, c.ring.config());
   c.ring.set_descriptor(0, {c.make_table(2), 32, 3, kAvailBit | kIndirect});
   EXPECT_EQ(device.take().size(), 1U);
   EXPECT_EQ(device.ring.oddities().indirect_not_negotiated, 1U);
@@ -244,14 +244,15 @@ TEST_F(VirtioPackedIndirect, IND_01_SEC_34_WithoutNegotiationItIsReadAndCounted)
 
 // SPL-16, SEC-08: a thread rewrites address and length all the time; what is taken was checked.
 TEST(VirtioPackedFlipper, SPL_16_SEC_08_PKD_14_WhatIsTakenWasCheckedWhoeverWritesMeanwhile) {
-  FakeGuest guest{{kBase, 1U << 16}};
-  const std::byte* const first = guest.device_view(kBase);
+  FakeGuest guest{{FakeGuest::kBase, 1U << 16}};
+  const std::byte* const first = guest.device_view(FakeGuest::kBase);
   const std::byte* const last = first + (1U << 16);
   const RawPackedRing ring(guest, 4);
   const std::uint64_t buffer = guest.allocate(4096);
   std::atomic<bool> stop{false};
   std::thread flipper([&] {
-    const std::array<std::uint64_t, 3> addresses = {buffer, kBase + 0xffff, ~std::uint64_t{0}};
+    const std::array<std::uint64_t, 3> addresses = {buffer, FakeGuest::kBase + 0xffff,
+                                                    ~std::uint64_t{0}};
     const std::array<std::uint32_t, 3> lengths = {1, 4096, 0xffff'ffff};
     for (std::size_t i = 0; !stop.load(std::memory_order_relaxed); ++i) {
       for (std::uint64_t slot = 0; slot < 2; ++slot) {
@@ -265,7 +266,7 @@ TEST(VirtioPackedFlipper, SPL_16_SEC_08_PKD_14_WhatIsTakenWasCheckedWhoeverWrite
   });
   std::uint32_t good = 0;
   for (int round = 0; round < 50'000; ++round) {
-    DeviceEnd<Device> device(guest, ring.config());
+    DeviceEnd<PackedDevice> device(guest, ring.config());
     for (const virtio::Chain& chain : device.take()) {
       ASSERT_LE(chain.slots, 4);
       for (const virtio::Segment& segment : device.segments(chain)) {

@@ -12,7 +12,7 @@
 namespace sluice::test {
 namespace {
 
-using Device = virtio::SplitDeviceRing<virtio::Order::kAny>;
+using SplitDevice = virtio::SplitDeviceRing<virtio::Order::kAny>;
 
 class VirtioSplit : public testing::Test {
  protected:
@@ -29,7 +29,7 @@ class VirtioSplit : public testing::Test {
     }
     RawSplitRing ring;
     std::uint64_t buffer;
-    DeviceEnd<Device> device;
+    DeviceEnd<SplitDevice> device;
   };
 
   // Publishes a good chain, then the head; expects the good one, then the error.
@@ -199,7 +199,7 @@ TEST_F(VirtioSplit, SPL_08_H19_SEC_51_AnAvailIndexJumpBeyondTheSizeStopsTheRing)
       Case c(guest_);
       virtio::RingConfig config = c.ring.config();
       config.position = {start, start};
-      DeviceEnd<Device> device(guest_, config);
+      DeviceEnd<SplitDevice> device(guest_, config);
       c.ring.set_avail_index(static_cast<std::uint16_t>(start + jump));
       EXPECT_TRUE(device.take().empty()) << start << " + " << jump;
       EXPECT_EQ(device.error_code(), ErrorCode::kRingCorrupt);
@@ -210,7 +210,7 @@ TEST_F(VirtioSplit, SPL_08_H19_SEC_51_AnAvailIndexJumpBeyondTheSizeStopsTheRing)
     Case c(guest_);
     virtio::RingConfig config = c.ring.config();
     config.position = {start, start};
-    DeviceEnd<Device> device(guest_, config);
+    DeviceEnd<SplitDevice> device(guest_, config);
     for (std::uint16_t i = 0; i < kSize; ++i) {
       c.ring.set_descriptor(i, {c.buffer, 1});
       c.ring.set_avail_entry(static_cast<std::uint16_t>(start + i) % kSize, i);

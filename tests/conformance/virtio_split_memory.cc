@@ -17,14 +17,13 @@
 namespace sluice::test {
 namespace {
 
-using Device = virtio::SplitDeviceRing<virtio::Order::kAny>;
-constexpr std::uint64_t kBase = FakeGuest::kBase;
+using SplitDevice = virtio::SplitDeviceRing<virtio::Order::kAny>;
 
 // The whole used area of a ring of 4, as hex: flags, idx, four entries of id and len.
 TEST(VirtioSplitUsed, SPL_11_UsedEntriesAreThePictureOfTheSpecification) {
   FakeGuest guest;
   const RawSplitRing ring(guest, 4);
-  DeviceEnd<Device> device(guest, ring.config());
+  DeviceEnd<SplitDevice> device(guest, ring.config());
   const std::uint64_t buffer = guest.allocate(4096);
   ring.set_descriptor(2, {buffer, 64, kWrite, 0});
   ring.set_descriptor(1, {buffer, 64, kNext, 3});
@@ -54,7 +53,7 @@ TEST(VirtioSplitUsed, SPL_11_UsedEntriesAreThePictureOfTheSpecification) {
 TEST(VirtioSplitUsed, SPL_11_NothingIsVisibleBeforeItIsGivenBack) {
   FakeGuest guest;
   const RawSplitRing ring(guest, 4);
-  DeviceEnd<Device> device(guest, ring.config());
+  DeviceEnd<SplitDevice> device(guest, ring.config());
   ring.set_descriptor(0, {guest.allocate(64), 64, kWrite, 0});
   ring.publish(0);
   ring.poison_used(0xEE);
@@ -70,13 +69,13 @@ class VirtioSplitAddresses : public testing::Test {
  protected:
   static constexpr std::uint64_t kPage = 4096;
   static constexpr std::uint64_t kRings = 1U << 20;  // First region: rings, then buffers.
-  static constexpr std::uint64_t kSecond = kBase + kRings;
+  static constexpr std::uint64_t kSecond = FakeGuest::kBase + kRings;
   static constexpr std::uint64_t kThird = kSecond + 3 * kPage;
 
   bool taken(std::uint64_t address, std::uint32_t length) {
     const RawSplitRing ring(guest_, 2);
-    guest_.allocate_from(kBase);  // Each case reuses the same bytes.
-    DeviceEnd<Device> device(guest_, ring.config());
+    guest_.allocate_from(FakeGuest::kBase);  // Each case reuses the same bytes.
+    DeviceEnd<SplitDevice> device(guest_, ring.config());
     ring.set_descriptor(0, {address, length});
     ring.publish(0);
     const auto chains = device.take();
@@ -88,11 +87,12 @@ class VirtioSplitAddresses : public testing::Test {
     return true;
   }
 
-  FakeGuest guest_{{kBase, kRings}, {kSecond, kPage}, {kThird, kPage}};
+  FakeGuest guest_{{FakeGuest::kBase, kRings}, {kSecond, kPage}, {kThird, kPage}};
 };
 
 TEST_F(VirtioSplitAddresses, SPL_17_SEC_01_SEC_50_OnlyRangesWhollyInSharedMemoryAreTaken) {
-  const std::uint64_t edges[] = {kBase, kSecond, kSecond + kPage, kThird, kThird + kPage};
+  const std::uint64_t edges[] = {FakeGuest::kBase, kSecond, kSecond + kPage, kThird,
+                                 kThird + kPage};
   for (const std::uint64_t edge : edges) {
     for (int offset = -3; offset <= 3; ++offset) {
       const std::uint64_t address = edge + static_cast<std::uint64_t>(offset);
@@ -123,8 +123,8 @@ TEST_F(VirtioSplitAddresses, SPL_17_ARangeThatWrapsTheAddressSpaceIsRefused) {
 TEST_F(VirtioSplitAddresses, SPL_17_ABadBufferAtAnyPlaceOfAChainStopsTheRing) {
   for (std::uint16_t bad = 0; bad < 4; ++bad) {
     const RawSplitRing ring(guest_, 8);
-    guest_.allocate_from(kBase);
-    DeviceEnd<Device> device(guest_, ring.config());
+    guest_.allocate_from(FakeGuest::kBase);
+    DeviceEnd<SplitDevice> device(guest_, ring.config());
     for (std::uint16_t i = 0; i < 4; ++i) {
       const std::uint64_t address = i == bad ? kSecond + kPage - 1 : kSecond;
       ring.set_descriptor(
@@ -139,14 +139,15 @@ TEST_F(VirtioSplitAddresses, SPL_17_ABadBufferAtAnyPlaceOfAChainStopsTheRing) {
 // SPL-16, SEC-08: a second thread rewrites descriptors between good and bad all the time. Whatever
 // is taken must lie in guest memory: what was checked is what is used.
 TEST(VirtioSplitFlipper, SPL_16_SEC_08_WhatIsTakenWasCheckedWhoeverWritesMeanwhile) {
-  FakeGuest guest{{kBase, 1U << 16}};
-  const std::byte* const first = guest.device_view(kBase);
+  FakeGuest guest{{FakeGuest::kBase, 1U << 16}};
+  const std::byte* const first = guest.device_view(FakeGuest::kBase);
   const std::byte* const last = first + (1U << 16);
   RawSplitRing ring(guest, 4);
   const std::uint64_t buffer = guest.allocate(4096);
   std::atomic<bool> stop{false};
   std::thread flipper([&] {
-    const std::array<std::uint64_t, 3> addresses = {buffer, kBase + 0xffff, ~std::uint64_t{0}};
+    const std::array<std::uint64_t, 3> addresses = {buffer, FakeGuest::kBase + 0xffff,
+                                                    ~std::uint64_t{0}};
     const std::array<std::uint32_t, 3> lengths = {1, 4096, 0xffff'ffff};
     for (std::size_t i = 0; !stop.load(std::memory_order_relaxed); ++i) {
       guest.write(ring.table(), addresses[i % 3]);
@@ -161,7 +162,7 @@ TEST(VirtioSplitFlipper, SPL_16_SEC_08_WhatIsTakenWasCheckedWhoeverWritesMeanwhi
     virtio::RingConfig config = ring.config();
     const std::uint16_t index = ring.avail_index();
     config.position = {index, index};
-    DeviceEnd<Device> device(guest, config);
+    DeviceEnd<SplitDevice> device(guest, config);
     ring.publish(0);
     for (const virtio::Chain& chain : device.take()) {
       for (const virtio::Segment& segment : device.segments(chain)) {

@@ -117,7 +117,7 @@ TEST_P(NetBadBuffers, SEC_31_ALoopBehindGoodBuffersStopsTheRingAndKeepsThem) {
   ASSERT_TRUE(bench.path.error().has_value());
   EXPECT_EQ(bench.path.error()->code, ErrorCode::kRingCorrupt);
   EXPECT_EQ(bench.drops(DropCause::kRingBroken), 2U);
-  EXPECT_GT(bench.call->count, 0U);
+  EXPECT_GT(bench.call->count(), 0U);
 }
 
 // Buffers without a single byte, alone and among others (a null pointer must not be looked at).

@@ -12,7 +12,9 @@
 #include <vector>
 
 #include "memory/mapping.h"
+#include "support/counting_notifier.h"
 #include "support/fake_port.h"
+#include "support/macs.h"
 #include "support/port_guest.h"
 #include "support/random.h"
 #include "switch/forwarder.h"
@@ -21,9 +23,6 @@
 
 namespace sluice::test {
 namespace {
-
-constexpr net::PackedMac kA = 0x0a'00'00'00'00'02;
-constexpr net::PackedMac kB = 0x0b'00'00'00'00'02;
 
 // Wakes the workers when the port says that its queues changed, as a switch does.
 class WakingEvents final : public RecordingEvents {

@@ -15,6 +15,7 @@
 
 #include "memory/mapping.h"
 #include "support/fabric_runner.h"
+#include "support/macs.h"
 #include "support/port_guest.h"
 #include "support/raw_split.h"
 #include "support/temporary_directory.h"
@@ -26,9 +27,6 @@ namespace sluice::test {
 namespace {
 
 using namespace std::chrono_literals;
-
-constexpr net::PackedMac kA = 0x0a'00'00'00'00'02;
-constexpr net::PackedMac kB = 0x0b'00'00'00'00'02;
 
 // A front-end whose memory is a plain file that it may shorten: a split ring in its first page, one
 // transmit buffer in its last one.
@@ -160,7 +158,7 @@ TEST(SwitchSessions, H21_ASenderWithAFullRingIsCalledWhenItsBuffersComeBack) {
     while (sent < 10'000) {
       while (guest.send(0, make_frame(kA, kB, sent))) ++sent;
       if (guest.driver(1).kick_due()) port->wake_source(0).event->signal();
-      const int calls = guest.call(1).count();
+      const std::uint64_t calls = guest.call(1).count();
       guest.driver(1).want_interrupts(true);
       std::size_t back = guest.sent_back(0);  // What came before the wish.
       if (back == 0) {

@@ -13,16 +13,10 @@
 #include <vector>
 
 #include "net/transport.h"
+#include "support/counting_notifier.h"
 #include "virtio/ring.h"
 
 namespace sluice::test {
-
-/// Counts what it is told.
-class CountingNotifier final : public net::Notifier {
- public:
-  void notify() override { ++count; }
-  std::size_t count = 0;
-};
 
 class FakeDevice final : public net::Device {
  public:

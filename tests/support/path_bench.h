@@ -17,6 +17,7 @@
 #include "net/path.h"
 #include "net/transport.h"
 #include "packet/packet.h"
+#include "support/counting_notifier.h"
 #include "support/fake_guest.h"
 #include "support/frame_builder.h"
 #include "support/raw_driver.h"
@@ -33,13 +34,6 @@ inline constexpr PathKind kAllPathKinds[] = {{}, {false, true}, {true, false}, {
   return std::string(kind.param.packed ? "Packed" : "Split") +
          (kind.param.in_order ? "InOrder" : "");
 }
-
-/// Counts interrupts.
-class CallCounter final : public net::Notifier {
- public:
-  void notify() override { ++count; }
-  std::uint64_t count = 0;
-};
 
 /// What both directions need: guest, driver, counters, and the record that starts a path.
 class PathBench {
@@ -58,7 +52,7 @@ class PathBench {
   FakeGuest guest;
   std::unique_ptr<RawDriver> driver;
   net::DirectionCounters counters;
-  std::shared_ptr<CallCounter> call = std::make_shared<CallCounter>();
+  std::shared_ptr<CountingNotifier> call = std::make_shared<CountingNotifier>();
 
  private:
   static constexpr std::uint64_t kPool = 3U << 20;

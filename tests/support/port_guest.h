@@ -13,21 +13,13 @@
 
 #include "net/net_device.h"
 #include "net/transport.h"
+#include "support/counting_notifier.h"
 #include "support/fake_guest.h"
 #include "support/fake_port.h"
 #include "support/raw_driver.h"
 #include "switch/vhost_user_port.h"
 
 namespace sluice::test {
-
-class CountingNotifier final : public net::Notifier {
- public:
-  void notify() override { count_.fetch_add(1); }
-  [[nodiscard]] int count() const { return count_; }
-
- private:
-  std::atomic<int> count_{0};
-};
 
 /// Takes what a port tells the switch.
 class RecordingEvents : public fabric::PortEvents {

@@ -7,19 +7,19 @@ namespace sluice::test {
 
 namespace {
 
-constexpr std::uint8_t kCanary = 0xA5;
-constexpr std::uint64_t kCanarySize = 12;
+constexpr std::uint8_t kPackedCanary = 0xA5;
+constexpr std::uint64_t kPackedCanarySize = 12;
 
 }  // namespace
 
 RawPackedRing::RawPackedRing(FakeGuest& guest, std::uint32_t size, bool event_idx)
     : guest_(&guest), size_(size), event_idx_(event_idx) {
-  ring_ = guest.allocate(16 * std::uint64_t{size} + kCanarySize, 16);
-  driver_ = guest.allocate(4 + kCanarySize, 4);
-  device_ = guest.allocate(4 + kCanarySize, 4);
-  guest.fill(ring_ + 16 * std::uint64_t{size}, kCanarySize, kCanary);
-  guest.fill(driver_ + 4, kCanarySize, kCanary);
-  guest.fill(device_ + 4, kCanarySize, kCanary);
+  ring_ = guest.allocate(16 * std::uint64_t{size} + kPackedCanarySize, 16);
+  driver_ = guest.allocate(4 + kPackedCanarySize, 4);
+  device_ = guest.allocate(4 + kPackedCanarySize, 4);
+  guest.fill(ring_ + 16 * std::uint64_t{size}, kPackedCanarySize, kPackedCanary);
+  guest.fill(driver_ + 4, kPackedCanarySize, kPackedCanary);
+  guest.fill(device_ + 4, kPackedCanarySize, kPackedCanary);
 }
 
 void RawPackedRing::put_descriptor(std::uint64_t address,
@@ -52,8 +52,8 @@ RawPackedRing::Event RawPackedRing::event_at(std::uint64_t address) const {
 
 bool RawPackedRing::canaries_intact() const {
   const auto intact = [&](std::uint64_t address) {
-    return std::ranges::all_of(guest_->get(address, kCanarySize),
-                               [](std::byte byte) { return byte == std::byte{kCanary}; });
+    return std::ranges::all_of(guest_->get(address, kPackedCanarySize),
+                               [](std::byte byte) { return byte == std::byte{kPackedCanary}; });
   };
   return intact(ring_ + 16 * std::uint64_t{size_}) && intact(driver_ + 4) && intact(device_ + 4);
 }

@@ -7,8 +7,8 @@ namespace sluice::test {
 
 namespace {
 
-constexpr std::uint8_t kCanary = 0xA5;
-constexpr std::uint64_t kCanarySize = 16;
+constexpr std::uint8_t kSplitCanary = 0xA5;
+constexpr std::uint64_t kSplitCanarySize = 16;
 
 }  // namespace
 
@@ -16,10 +16,10 @@ RawSplitRing::RawSplitRing(FakeGuest& guest, std::uint32_t size, bool event_idx)
     : guest_(&guest), size_(size), event_idx_(event_idx) {
   const std::uint64_t event = event_idx ? 2 : 0;
   table_ = guest.allocate(16 * std::uint64_t{size}, 16);
-  avail_ = guest.allocate(4 + 2 * std::uint64_t{size} + event + kCanarySize, 2);
-  used_ = guest.allocate(4 + 8 * std::uint64_t{size} + event + kCanarySize, 4);
-  guest.fill(avail_ + 4 + 2 * std::uint64_t{size} + event, kCanarySize, kCanary);
-  guest.fill(used_ + 4 + 8 * std::uint64_t{size} + event, kCanarySize, kCanary);
+  avail_ = guest.allocate(4 + 2 * std::uint64_t{size} + event + kSplitCanarySize, 2);
+  used_ = guest.allocate(4 + 8 * std::uint64_t{size} + event + kSplitCanarySize, 4);
+  guest.fill(avail_ + 4 + 2 * std::uint64_t{size} + event, kSplitCanarySize, kSplitCanary);
+  guest.fill(used_ + 4 + 8 * std::uint64_t{size} + event, kSplitCanarySize, kSplitCanary);
 }
 
 void RawSplitRing::put_descriptor(std::uint64_t address, const SplitDescriptor& descriptor) const {
@@ -60,8 +60,8 @@ void RawSplitRing::poison_used(std::uint8_t value) const {
 bool RawSplitRing::canaries_intact() const {
   const std::uint64_t event = event_idx_ ? 2 : 0;
   const auto intact = [&](std::uint64_t address) {
-    return std::ranges::all_of(guest_->get(address, kCanarySize),
-                               [](std::byte byte) { return byte == std::byte{kCanary}; });
+    return std::ranges::all_of(guest_->get(address, kSplitCanarySize),
+                               [](std::byte byte) { return byte == std::byte{kSplitCanary}; });
   };
   return intact(avail_ + 4 + 2 * std::uint64_t{size_} + event) &&
          intact(used_ + 4 + 8 * std::uint64_t{size_} + event);

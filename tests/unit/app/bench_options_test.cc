@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -12,13 +11,6 @@
 namespace sluice::app {
 namespace {
 
-std::vector<std::string> split(const std::string& line) {
-  std::istringstream stream(line);
-  std::vector<std::string> words;
-  for (std::string word; stream >> word;) words.push_back(word);
-  return words;
-}
-
 struct Refusal {
   std::string line;
   std::string cause;
@@ -26,7 +18,7 @@ struct Refusal {
 };
 
 void expect_refused(const Refusal& wanted, const char* what = "understand the command line") {
-  const Outcome outcome = run_program(split(wanted.line));
+  const Outcome outcome = run_program(words_of(wanted.line));
   EXPECT_EQ(outcome.code, 2) << wanted.line;
   EXPECT_EQ(outcome.out, "") << "no heading before a mistake is known";
   EXPECT_EQ(outcome.err, "sluice: cannot " + std::string(what) + ": " + wanted.cause +

@@ -12,19 +12,10 @@
 namespace sluice::app {
 namespace {
 
-using Words = std::vector<std::string>;
-
-Words split(const std::string& line) {
-  std::istringstream stream(line);
-  Words words;
-  for (std::string word; stream >> word;) words.push_back(word);
-  return words;
-}
-
 class Help : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(Help, TeachesByASentenceAndExamplesAndFitsATerminal) {
-  Words words = split(GetParam());
+  std::vector<std::string> words = words_of(GetParam());
   words.push_back("--help");
   const Outcome outcome = run_program(words);
   EXPECT_EQ(outcome.code, 0);
@@ -50,7 +41,7 @@ struct Mistake {
 class WrongCommandLine : public ::testing::TestWithParam<Mistake> {};
 
 TEST_P(WrongCommandLine, IsAnsweredByCauseAndCure) {
-  const Outcome outcome = run_program(split(GetParam().line));
+  const Outcome outcome = run_program(words_of(GetParam().line));
   EXPECT_EQ(outcome.code, GetParam().code);
   EXPECT_EQ(outcome.out, "");
   EXPECT_EQ(outcome.err, GetParam().err);

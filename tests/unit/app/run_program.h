@@ -10,6 +10,8 @@
 #include <array>
 #include <chrono>
 #include <filesystem>
+#include <iterator>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <utility>
@@ -18,6 +20,12 @@
 #include "base/unique_fd.h"
 
 namespace sluice::app {
+
+/// The words of a line, as a shell without quotes parts them.
+inline std::vector<std::string> words_of(const std::string& line) {
+  std::istringstream stream(line);
+  return {std::istream_iterator<std::string>(stream), {}};
+}
 
 /// The program lies beside the test's own.
 inline std::string program_path() {

@@ -47,13 +47,13 @@ TEST(VhostUserFlag, ThePathMayBeNamedAndMayContainAnEqualSign) {
   EXPECT_EQ(parse_vhost_user_flag("/run/a=b")->path, "/run/a=b");
 }
 
-struct Refusal {
+struct FlagRefusal {
   const char* text;
   const char* cause;
   const char* cure;
 };
 
-class RefusedFlag : public ::testing::TestWithParam<Refusal> {};
+class RefusedFlag : public ::testing::TestWithParam<FlagRefusal> {};
 
 TEST_P(RefusedFlag, NamesCauseAndCure) {
   const auto port = parse_vhost_user_flag(GetParam().text);
@@ -66,35 +66,37 @@ TEST_P(RefusedFlag, NamesCauseAndCure) {
 INSTANTIATE_TEST_SUITE_P(
     VhostUserFlag, RefusedFlag,
     ::testing::Values(
-        Refusal{"", "'path' cannot be ''", "give a path of 1 to 107 bytes"},
-        Refusal{"/a,queues=0", "'queues' cannot be '0'", "give a whole number from 1 to 127"},
-        Refusal{"/a,queues=128", "'queues' cannot be '128'", "give a whole number from 1 to 127"},
-        Refusal{"/a,queues=-1", "'queues' cannot be '-1'", "give a whole number from 1 to 127"},
-        Refusal{"/a,queues=2x", "'queues' cannot be '2x'", "give a whole number from 1 to 127"},
-        Refusal{"/a,queues=99999999999999999999", "'queues' cannot be '99999999999999999999'",
-                "give a whole number from 1 to 127"},
-        Refusal{"/a,queues", "'queues' has no value",
-                "write queues=N: a whole number from 1 to 127"},
-        Refusal{"/a,mtu=67", "'mtu' cannot be '67'",
-                "give a whole number from 68 to 65535, in bytes"},
-        Refusal{"/a,client=yes", "'client' cannot be 'yes'", "give on or off"},
-        Refusal{"/a,client,client=off", "'client' is given twice", "give it once"},
-        Refusal{"/a,in-order=on", "there is no key 'in-order'", "did you mean 'in_order'?"},
-        Refusal{"/a,mac=1:2:3:4:5:6", "'mac' cannot be '1:2:3:4:5:6'",
-                "give a unicast address such as 52:54:00:12:34:56"},
-        Refusal{"/a,mac=52-54-00-12-34-56", "'mac' cannot be '52-54-00-12-34-56'",
-                "give a unicast address such as 52:54:00:12:34:56"},
-        Refusal{"/a,mac=53:54:00:12:34:56", "'mac' cannot be '53:54:00:12:34:56'",
-                "give a unicast address such as 52:54:00:12:34:56"},
-        Refusal{"/a,mac=00:00:00:00:00:00", "'mac' cannot be '00:00:00:00:00:00'",
-                "give a unicast address such as 52:54:00:12:34:56"},
-        Refusal{"/a,name=a b", "'name' cannot be 'a b'",
-                "give 1 to 32 letters, digits, '.', '_' or '-', not beginning with '-'"},
-        Refusal{"/a,", "there is nothing after the last comma", "remove the comma, or add a key"},
-        Refusal{"/a,,client", "a key is empty",
-                "separate keys by one comma each, as in PATH,queues=2,client"},
-        Refusal{"/a,=2", "there is no key before '=2'",
-                "separate keys by one comma each, as in PATH,queues=2,client"}));
+        FlagRefusal{"", "'path' cannot be ''", "give a path of 1 to 107 bytes"},
+        FlagRefusal{"/a,queues=0", "'queues' cannot be '0'", "give a whole number from 1 to 127"},
+        FlagRefusal{"/a,queues=128", "'queues' cannot be '128'",
+                    "give a whole number from 1 to 127"},
+        FlagRefusal{"/a,queues=-1", "'queues' cannot be '-1'", "give a whole number from 1 to 127"},
+        FlagRefusal{"/a,queues=2x", "'queues' cannot be '2x'", "give a whole number from 1 to 127"},
+        FlagRefusal{"/a,queues=99999999999999999999", "'queues' cannot be '99999999999999999999'",
+                    "give a whole number from 1 to 127"},
+        FlagRefusal{"/a,queues", "'queues' has no value",
+                    "write queues=N: a whole number from 1 to 127"},
+        FlagRefusal{"/a,mtu=67", "'mtu' cannot be '67'",
+                    "give a whole number from 68 to 65535, in bytes"},
+        FlagRefusal{"/a,client=yes", "'client' cannot be 'yes'", "give on or off"},
+        FlagRefusal{"/a,client,client=off", "'client' is given twice", "give it once"},
+        FlagRefusal{"/a,in-order=on", "there is no key 'in-order'", "did you mean 'in_order'?"},
+        FlagRefusal{"/a,mac=1:2:3:4:5:6", "'mac' cannot be '1:2:3:4:5:6'",
+                    "give a unicast address such as 52:54:00:12:34:56"},
+        FlagRefusal{"/a,mac=52-54-00-12-34-56", "'mac' cannot be '52-54-00-12-34-56'",
+                    "give a unicast address such as 52:54:00:12:34:56"},
+        FlagRefusal{"/a,mac=53:54:00:12:34:56", "'mac' cannot be '53:54:00:12:34:56'",
+                    "give a unicast address such as 52:54:00:12:34:56"},
+        FlagRefusal{"/a,mac=00:00:00:00:00:00", "'mac' cannot be '00:00:00:00:00:00'",
+                    "give a unicast address such as 52:54:00:12:34:56"},
+        FlagRefusal{"/a,name=a b", "'name' cannot be 'a b'",
+                    "give 1 to 32 letters, digits, '.', '_' or '-', not beginning with '-'"},
+        FlagRefusal{"/a,", "there is nothing after the last comma",
+                    "remove the comma, or add a key"},
+        FlagRefusal{"/a,,client", "a key is empty",
+                    "separate keys by one comma each, as in PATH,queues=2,client"},
+        FlagRefusal{"/a,=2", "there is no key before '=2'",
+                    "separate keys by one comma each, as in PATH,queues=2,client"}));
 
 TEST(VhostUserFlag, AnUnlikeKeyIsAnsweredByTheListOfKeys) {
   const auto port = parse_vhost_user_flag("/a,bandwidth=9");

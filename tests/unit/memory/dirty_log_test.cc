@@ -7,17 +7,18 @@
 
 #include <atomic>
 #include <cstdint>
-#include <limits>
 #include <thread>
 #include <vector>
 
+#include "support/page.h"
 #include "tests/unit/memory/leaks.h"
 
 namespace sluice::memory {
 namespace {
 
-constexpr std::uint64_t kPage = DirtyLog::kPage;
-constexpr std::uint64_t kMax = std::numeric_limits<std::uint64_t>::max();
+using test::kMax;
+using test::kPage;
+
 constexpr std::uint8_t kPoison = 0xA5;
 
 // A bitmap of `size` bytes at `offset` in a file that is poisoned everywhere else.

@@ -14,12 +14,13 @@
 
 #include "memory/guest_memory.h"
 #include "memory/mapping.h"
+#include "support/page.h"
 #include "tests/unit/memory/leaks.h"
 
 namespace sluice::memory {
 namespace {
 
-constexpr std::size_t kPage = 4096;
+using test::kPage;
 
 struct File {
   UniqueFd fd;

@@ -8,17 +8,18 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <limits>
 #include <random>
 #include <vector>
 
+#include "support/page.h"
 #include "tests/unit/memory/leaks.h"
 
 namespace sluice::memory {
 namespace {
 
-constexpr std::uint64_t kPage = 4096;
-constexpr std::uint64_t kMax = std::numeric_limits<std::uint64_t>::max();
+using test::kMax;
+using test::kPage;
+
 constexpr std::uint64_t kUserShift = 0x7000'0000'0000;
 
 using Regions = std::vector<std::shared_ptr<const Region>>;

@@ -12,17 +12,17 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <limits>
 #include <string>
 #include <utility>
 
+#include "support/page.h"
 #include "tests/unit/memory/leaks.h"
 
 namespace sluice::memory {
 namespace {
 
-constexpr std::uint64_t kPage = 4096;
-constexpr std::uint64_t kMax = std::numeric_limits<std::uint64_t>::max();
+using test::kMax;
+using test::kPage;
 
 UniqueFd memory_file(std::uint64_t size, unsigned flags = 0) {
   UniqueFd fd(::memfd_create("test", MFD_CLOEXEC | flags));

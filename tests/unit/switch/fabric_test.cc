@@ -16,10 +16,14 @@
 #include <vector>
 
 #include "support/fabric_runner.h"
+#include "support/macs.h"
 #include "support/temporary_directory.h"
 
 namespace sluice::fabric {
 namespace {
+
+using test::kA;
+using test::kB;
 
 using namespace std::chrono_literals;
 using net::DriverFrame;
@@ -87,9 +91,6 @@ struct Station {
   std::uint32_t out_of_order = 0;
   std::size_t received = 0;
 };
-
-constexpr net::PackedMac kA = 0x0a'00'00'00'00'02;
-constexpr net::PackedMac kB = 0x0b'00'00'00'00'02;
 
 class FabricTest : public ::testing::Test {
  protected:

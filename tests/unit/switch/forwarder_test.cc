@@ -10,9 +10,14 @@
 
 #include "support/conservation.h"
 #include "support/fake_port.h"
+#include "support/macs.h"
 
 namespace sluice::fabric {
 namespace {
+
+using test::kA;
+using test::kB;
+using test::kC;
 
 using namespace std::chrono_literals;
 using net::DropCause;
@@ -21,9 +26,6 @@ using test::Frame;
 using test::make_frame;
 using test::tag_of;
 
-constexpr PackedMac kA = 0x0a'00'00'00'00'02;
-constexpr PackedMac kB = 0x0b'00'00'00'00'02;
-constexpr PackedMac kC = 0x0c'00'00'00'00'02;
 constexpr PackedMac kGroup = 0x01'00'00'00'00'01;
 
 class ForwarderTest : public ::testing::Test {

@@ -9,15 +9,17 @@
 #include <thread>
 #include <vector>
 
+#include "support/macs.h"
 #include "support/random.h"
 
 namespace sluice::fabric {
 namespace {
 
+using test::kA;
+using test::kB;
+
 using namespace std::chrono_literals;
 
-constexpr PackedMac kA = 0x0a'00'00'00'00'02;
-constexpr PackedMac kB = 0x0b'00'00'00'00'02;
 constexpr std::uint64_t kSeed = 0x1234'5678'9abc'def1;
 
 // An address that a station may have.

@@ -8,13 +8,14 @@
 #include <vector>
 
 #include "support/conservation.h"
+#include "support/macs.h"
 #include "support/port_guest.h"
 #include "switch/vhost_user_port.h"
 
 namespace sluice::fabric {
 
-inline constexpr net::PackedMac kA = 0x0a'00'00'00'00'02;
-inline constexpr net::PackedMac kB = 0x0b'00'00'00'00'02;
+using test::kA;
+using test::kB;
 
 /// The parameter is the kind of ring: bit 0 packed, bit 1 in order.
 class VhostPortFixture : public ::testing::TestWithParam<int> {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "net/net_device.h"
+#include "support/counting_notifier.h"
 #include "support/frame_builder.h"
 #include "unit/switch/vhost_port_fixture.h"
 
@@ -195,11 +196,11 @@ TEST_P(VhostUserDeviceTest, SetCallMovesInterruptsToTheNewTarget) {
   guest_->send(0, make_frame(kA, kB, 1));
   receive();
   EXPECT_EQ(guest_->call(1).count(), 0);
-  EXPECT_EQ(other->count(), 1);
+  EXPECT_EQ(other->count(), 1U);
   port_->set_call(QueueIndex(1), nullptr);
   guest_->send(0, make_frame(kA, kB, 2));
   receive();
-  EXPECT_EQ(other->count(), 1);
+  EXPECT_EQ(other->count(), 1U);
 }
 
 TEST_P(VhostUserDeviceTest, H01_AStoppedQueueAnswersItsLastPositionAgainAndAgain) {
@@ -278,7 +279,7 @@ TEST_P(VhostUserDeviceTest, ABrokenControlQueueIsReportedOnceAndTheOthersLiveOn)
   ASSERT_TRUE(control_->driver->post({.address = 0x10, .length = 8}).has_value());
   port_->serve_control_queue();
   port_->serve_control_queue();
-  EXPECT_EQ(control_->error->count(), 1);
+  EXPECT_EQ(control_->error->count(), 1U);
   ASSERT_TRUE(port_->last_error().has_value());
   EXPECT_EQ(port_->queues().back().state, "broken");
   guest_->send(0, make_frame(kA, kB, 5));

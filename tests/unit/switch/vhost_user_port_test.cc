@@ -127,7 +127,7 @@ TEST_P(VhostUserPortTest, ABrokenTransmitqStopsAloneAndTellsTheDriverOnce) {
   // An address outside all memory.
   ASSERT_TRUE(guest_->driver(1).post({.address = 0x10, .length = 100}).has_value());
   for (int i = 0; i < 3; ++i) EXPECT_EQ(receive(0), Tags{});
-  EXPECT_EQ(guest_->error(1).count(), 1);
+  EXPECT_EQ(guest_->error(1).count(), 1U);
   EXPECT_EQ(state_of(1), "broken");
   EXPECT_NE(port_->queues().at(1).error, "");
   port_->housekeeping();
@@ -150,7 +150,7 @@ TEST_P(VhostUserPortTest, ABrokenReceiveqCountsItsPacketsAndLeavesTheChoice) {
   EXPECT_EQ(transmit(2, 0), 0U);
   EXPECT_EQ(transmit(2, 0), 0U);
   EXPECT_EQ(to_drops(DropCause::kRingBroken), 4U);
-  EXPECT_EQ(guest_->error(0).count(), 1);
+  EXPECT_EQ(guest_->error(0).count(), 1U);
   port_->housekeeping();
   EXPECT_EQ(transmit(2, 0), 2U) << "everything goes to the queue that is left";
   EXPECT_EQ(guest_->received(1).size(), 2U);

@@ -90,6 +90,7 @@ std::string help_text(const control::Setting& setting, Slot defaults) {
 std::string port_keys_help() {
   std::string out;
   list_keys(out, "--vhost-user (a key alone means on)", control::vhost_user_keys());
+  list_keys(out, "--virtio-user (a key alone means on)", control::virtio_user_keys());
   list_keys(out, "--generator", control::generator_keys());
   list_keys(out, "--sink", control::sink_keys());
   return out;

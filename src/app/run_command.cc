@@ -33,6 +33,8 @@ constexpr std::string_view kExamples =
     "  Two queues each, joined directly, two workers on cores 2 and 3:\n"
     "    sluice run --vhost-user a.sock,queues=2 --vhost-user b.sock,queues=2 \\\n"
     "               --forward patch --workers 2 --cores 2,3\n"
+    "  A virtual machine behind another switch (DPDK's net_vhost, say):\n"
+    "    sluice run --vhost-user vm0.sock --virtio-user /run/other.sock,queues=2\n"
     "  From a file, checked first:\n"
     "    sluice run --check sluice.toml && sluice run sluice.toml\n"
     "\n"
@@ -61,6 +63,7 @@ Problems apply_flags(const RunFlags& flags, Config& config) {
   }
   auto& fabric = config.fabric;
   append(flags.vhost_user, control::parse_vhost_user_flag, fabric.vhost_user, problems);
+  append(flags.virtio_user, control::parse_virtio_user_flag, fabric.virtio_user, problems);
   append(flags.generators, control::parse_generator_flag, fabric.generators, problems);
   append(flags.sinks, control::parse_sink_flag, fabric.sinks, problems);
   append(flags.patches, control::parse_patch_flag, fabric.patches, problems);
@@ -104,6 +107,8 @@ void add_port_flags(CLI::App& command, RunFlags& flags) {
   };
   add("--vhost-user", flags.vhost_user, "PATH[,KEY=VALUE]",
       "A virtio-net device for a virtual machine or container, served at a Unix socket");
+  add("--virtio-user", flags.virtio_user, "PATH[,KEY=VALUE]",
+      "A virtio-net driver for a device that another switch serves at a Unix socket");
   add("--generator", flags.generators, "name=NAME[,KEY=VALUE]",
       "Makes frames without end, for tests and benchmarks");
   add("--sink", flags.sinks, "name=NAME[,KEY=VALUE]", "Takes and counts frames");

@@ -17,6 +17,7 @@ namespace sluice::app {
 struct RunFlags {
   std::string file;
   std::vector<std::string> vhost_user;
+  std::vector<std::string> virtio_user;
   std::vector<std::string> generators;
   std::vector<std::string> sinks;
   std::vector<std::string> patches;

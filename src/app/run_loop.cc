@@ -114,6 +114,10 @@ std::string summary(const Config& config) {
     table.add({control::effective_name(port), "vhost-user", port.client ? "client" : "server",
                fmt::format("{}", port.queues), port.path});
   }
+  for (const auto& port : options.virtio_user) {
+    table.add({control::effective_name(port), "virtio-user", port.server ? "server" : "client",
+               fmt::format("{}", port.queues), port.path});
+  }
   for (const auto& port : options.generators) {
     table.add({port.name, "generator", "", fmt::format("{}", port.queues), ""});
   }

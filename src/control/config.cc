@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <bit>
 #include <map>
 #include <set>
 #include <string_view>
@@ -23,6 +24,16 @@ std::string counted(std::size_t count, std::string_view one, std::string_view mo
   return fmt::format("{} {}", count, count == 1 ? one : more);
 }
 
+// What a person would call the port behind a socket.
+std::string name_from(const std::string& path) {
+  constexpr std::string_view kSuffix = ".sock";
+  std::string name = path.substr(path.rfind('/') + 1);
+  if (name.size() > kSuffix.size() && name.ends_with(kSuffix)) {
+    name.resize(name.size() - kSuffix.size());
+  }
+  return name;
+}
+
 std::vector<NamedPort> named_ports(const fabric::SwitchOptions& options) {
   std::vector<NamedPort> ports;
   const auto add = [&](std::string name, std::string_view table, std::size_t index) {
@@ -30,6 +41,9 @@ std::vector<NamedPort> named_ports(const fabric::SwitchOptions& options) {
   };
   for (std::size_t i = 0; i < options.vhost_user.size(); ++i) {
     add(effective_name(options.vhost_user[i]), "vhost_user", i);
+  }
+  for (std::size_t i = 0; i < options.virtio_user.size(); ++i) {
+    add(effective_name(options.virtio_user[i]), "virtio_user", i);
   }
   for (std::size_t i = 0; i < options.generators.size(); ++i) {
     add(options.generators[i].name, "generator", i);
@@ -53,23 +67,37 @@ void check_names(const std::vector<NamedPort>& ports, Problems& problems) {
   }
 }
 
-void check_vhost_user(const Config& config, Problems& problems) {
-  std::set<std::string_view> paths;
+// What a socket of a port must not be.
+class SocketCheck {
+ public:
+  SocketCheck(std::string_view control, Problems& problems)
+      : control_(control), problems_(problems) {}
+
+  void check(const std::string& path, std::string_view kind, const std::string& place) {
+    if (path.empty()) {
+      problems_.push_back({place + ".path", fmt::format("a {} port has no 'path'", kind),
+                           "give the path of the socket its other side uses"});
+    } else if (!paths_.insert(path).second) {
+      problems_.push_back({place + ".path", fmt::format("two ports use the socket {}", path),
+                           "give each port a socket of its own"});
+    } else if (path == control_) {
+      problems_.push_back({place + ".path", fmt::format("{} is the control socket as well", path),
+                           "give the port a socket of its own"});
+    }
+  }
+
+ private:
+  std::string_view control_;
+  Problems& problems_;
+  std::set<std::string_view> paths_;
+};
+
+void check_vhost_user(const Config& config, SocketCheck& sockets, Problems& problems) {
   std::set<fabric::MacAddress> macs;
   for (std::size_t i = 0; i < config.fabric.vhost_user.size(); ++i) {
     const auto& port = config.fabric.vhost_user[i];
     const std::string place = fmt::format("vhost_user[{}]", i);
-    if (port.path.empty()) {
-      problems.push_back({place + ".path", "a vhost-user port has no 'path'",
-                          "give the path of the socket its driver's side uses"});
-    } else if (!paths.insert(port.path).second) {
-      problems.push_back({place + ".path", fmt::format("two ports use the socket {}", port.path),
-                          "give each port a socket of its own"});
-    } else if (port.path == config.control) {
-      problems.push_back({place + ".path",
-                          fmt::format("{} is the control socket as well", port.path),
-                          "give the port a socket of its own"});
-    }
+    sockets.check(port.path, "vhost-user", place);
     if (port.mac && !macs.insert(*port.mac).second) {
       problems.push_back({place + ".mac",
                           fmt::format("two ports have the address {}", to_string(*port.mac)),
@@ -78,6 +106,19 @@ void check_vhost_user(const Config& config, Problems& problems) {
     if (port.one_used_entry && !port.in_order) {
       problems.push_back({place + ".one_used_entry", "'one_used_entry' needs 'in_order'",
                           "leave in_order on, or one_used_entry off"});
+    }
+  }
+}
+
+void check_virtio_user(const Config& config, SocketCheck& sockets, Problems& problems) {
+  for (std::size_t i = 0; i < config.fabric.virtio_user.size(); ++i) {
+    const auto& port = config.fabric.virtio_user[i];
+    const std::string place = fmt::format("virtio_user[{}]", i);
+    sockets.check(port.path, "virtio-user", place);
+    if (!std::has_single_bit(port.queue_size) && !port.packed_vq) {
+      problems.push_back({place + ".queue_size",
+                          fmt::format("{} is no power of two", port.queue_size),
+                          "give a power of two, or packed_vq"});
     }
   }
 }
@@ -149,13 +190,10 @@ void check_workers(const fabric::WorkerOptions& workers, Problems& problems) {
 }  // namespace
 
 std::string effective_name(const fabric::VhostUserOptions& port) {
-  if (!port.name.empty()) return port.name;
-  constexpr std::string_view kSuffix = ".sock";
-  std::string name = port.path.substr(port.path.rfind('/') + 1);
-  if (name.size() > kSuffix.size() && name.ends_with(kSuffix)) {
-    name.resize(name.size() - kSuffix.size());
-  }
-  return name;
+  return port.name.empty() ? name_from(port.path) : port.name;
+}
+std::string effective_name(const fabric::VirtioUserOptions& port) {
+  return port.name.empty() ? name_from(port.path) : port.name;
 }
 
 Problems check(const Config& config) {
@@ -171,7 +209,9 @@ Problems check(const Config& config) {
                         fmt::format("there are {} ports", ports.size()),
                         fmt::format("a switch has at most {}", fabric::kPortsMax)});
   }
-  check_vhost_user(config, problems);
+  SocketCheck sockets(config.control, problems);
+  check_vhost_user(config, sockets, problems);
+  check_virtio_user(config, sockets, problems);
   check_names(ports, problems);
   check_forwarder(config.fabric, ports, problems);
   check_workers(config.fabric.workers, problems);

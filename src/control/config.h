@@ -17,6 +17,7 @@ struct Config {
 
 /// The name a port goes by: the one given, else the socket's file name without ".sock".
 [[nodiscard]] std::string effective_name(const fabric::VhostUserOptions& port);
+[[nodiscard]] std::string effective_name(const fabric::VirtioUserOptions& port);
 
 /// Checks what no single key can tell: names, paths and pairs against each other. `where` of a
 /// problem is the key's place in the file form, such as "vhost_user[1].name".

@@ -21,7 +21,8 @@ namespace {
 
 constexpr std::size_t kProblemsMax = 20;
 constexpr std::array<std::string_view, 2> kSections = {"bridge", "workers"};
-constexpr std::array<std::string_view, 3> kPortTables = {"vhost_user", "generator", "sink"};
+constexpr std::array<std::string_view, 4> kPortTables = {"vhost_user", "virtio_user", "generator",
+                                                         "sink"};
 constexpr std::string_view kPatches = "patches";
 
 // A value as assign() takes it, ...
@@ -86,6 +87,7 @@ std::string place_of_port_key(std::string_view name) {
     return std::ranges::any_of(keys, [&](const auto& key) { return key.setting.name == name; });
   };
   if (among(vhost_user_keys())) return "write it below a line [[vhost_user]]";
+  if (among(virtio_user_keys())) return "write it below a line [[virtio_user]]";
   if (among(generator_keys())) return "write it below a line [[generator]]";
   if (among(sink_keys())) return "write it below a line [[sink]]";
   return "";
@@ -157,6 +159,8 @@ void Reader::read_top_level(const std::string& key, const TomlValue& node) {
   const std::string_view name = key;
   if (name == "vhost_user") {
     read_ports(name, node, vhost_user_keys(), config_.fabric.vhost_user);
+  } else if (name == "virtio_user") {
+    read_ports(name, node, virtio_user_keys(), config_.fabric.virtio_user);
   } else if (name == "generator") {
     read_ports(name, node, generator_keys(), config_.fabric.generators);
   } else if (name == "sink") {

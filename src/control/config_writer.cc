@@ -63,6 +63,7 @@ std::string to_toml(const Config& config) {
   write_section(out, "bridge", copy);
   write_section(out, "workers", copy);
   write_ports(out, "vhost_user", copy.fabric.vhost_user, vhost_user_keys());
+  write_ports(out, "virtio_user", copy.fabric.virtio_user, virtio_user_keys());
   write_ports(out, "generator", copy.fabric.generators, generator_keys());
   write_ports(out, "sink", copy.fabric.sinks, sink_keys());
   return out;

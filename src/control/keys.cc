@@ -15,6 +15,7 @@ namespace {
 using fabric::GeneratorOptions;
 using fabric::SinkOptions;
 using fabric::VhostUserOptions;
+using fabric::VirtioUserOptions;
 
 constexpr std::int64_t kCoreMax = 1023;
 
@@ -165,6 +166,58 @@ constexpr std::array<Key<VhostUserOptions>, 14> kVhostUserKeys = {{
      [](VhostUserOptions& o) -> Slot { return &o.one_used_entry; }},
 }};
 
+constexpr std::array<Key<VirtioUserOptions>, 12> kVirtioUserKeys = {{
+    {{.name = "path",
+      .placeholder = "PATH",
+      .min = 1,
+      .max = kSocketPathMax,
+      .help = "Socket where the device's side (another switch, DPDK's net_vhost) meets us",
+      .valid = valid_path,
+      .valid_words = "a path of 1 to 107 bytes"},
+     [](VirtioUserOptions& o) -> Slot { return &o.path; }},
+    {{.name = "name",
+      .placeholder = "NAME",
+      .min = 1,
+      .max = 32,
+      .help = "Name of the port; absent: the socket's file name without `.sock`",
+      .valid = valid_port_name,
+      .valid_words = kPortNameWords},
+     [](VirtioUserOptions& o) -> Slot { return &o.name; }},
+    {{.name = "queues",
+      .placeholder = "N",
+      .min = 1,
+      .max = net::kQueuePairsMax,
+      .help = "Queue pairs to use; the device must have as many"},
+     [](VirtioUserOptions& o) -> Slot { return &o.queues; }},
+    {{.name = "queue_size",
+      .placeholder = "N",
+      .min = 2,
+      .max = 32768,
+      .help = "Buffers of each ring; a power of two, unless packed_vq"},
+     [](VirtioUserOptions& o) -> Slot { return &o.queue_size; }},
+    {{.name = "server", .help = "Listen for the device's side instead of connecting to it"},
+     [](VirtioUserOptions& o) -> Slot { return &o.server; }},
+    {{.name = "mtu",
+      .placeholder = "BYTES",
+      .min = 68,
+      .max = 65535,
+      .unit = "bytes",
+      .help = "Largest payload towards the device; below 65535 the device is told"},
+     [](VirtioUserOptions& o) -> Slot { return &o.mtu; }},
+    {{.name = "packed_vq", .help = "Use packed rings, if offered"},
+     [](VirtioUserOptions& o) -> Slot { return &o.packed_vq; }},
+    {{.name = "in_order", .help = "Use buffers in order, if offered"},
+     [](VirtioUserOptions& o) -> Slot { return &o.in_order; }},
+    {{.name = "mrg_rxbuf", .help = "Use mergeable receive buffers, if offered"},
+     [](VirtioUserOptions& o) -> Slot { return &o.mrg_rxbuf; }},
+    {{.name = "event_idx", .help = "Use event indices, which save notifications, if offered"},
+     [](VirtioUserOptions& o) -> Slot { return &o.event_idx; }},
+    {{.name = "csum", .help = "Use checksum offloads, if offered"},
+     [](VirtioUserOptions& o) -> Slot { return &o.csum; }},
+    {{.name = "tso", .help = "Use segmentation offloads, if offered; needs csum"},
+     [](VirtioUserOptions& o) -> Slot { return &o.tso; }},
+}};
+
 constexpr std::array<Key<GeneratorOptions>, 3> kGeneratorKeys = {{
     {{.name = "name",
       .placeholder = "NAME",
@@ -209,6 +262,9 @@ std::span<const Key<Config>> config_keys() {
 }
 std::span<const Key<VhostUserOptions>> vhost_user_keys() {
   return kVhostUserKeys;
+}
+std::span<const Key<VirtioUserOptions>> virtio_user_keys() {
+  return kVirtioUserKeys;
 }
 std::span<const Key<GeneratorOptions>> generator_keys() {
   return kGeneratorKeys;

@@ -15,6 +15,7 @@ inline constexpr std::int64_t kSocketPathMax = 107;
 
 [[nodiscard]] std::span<const Key<Config>> config_keys();
 [[nodiscard]] std::span<const Key<fabric::VhostUserOptions>> vhost_user_keys();
+[[nodiscard]] std::span<const Key<fabric::VirtioUserOptions>> virtio_user_keys();
 [[nodiscard]] std::span<const Key<fabric::GeneratorOptions>> generator_keys();
 [[nodiscard]] std::span<const Key<fabric::SinkOptions>> sink_keys();
 

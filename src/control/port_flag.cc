@@ -96,6 +96,10 @@ std::expected<fabric::VhostUserOptions, Problem> parse_vhost_user_flag(std::stri
   return read_items<fabric::VhostUserOptions>(text, vhost_user_keys(), "--vhost-user", "path");
 }
 
+std::expected<fabric::VirtioUserOptions, Problem> parse_virtio_user_flag(std::string_view text) {
+  return read_items<fabric::VirtioUserOptions>(text, virtio_user_keys(), "--virtio-user", "path");
+}
+
 std::expected<fabric::GeneratorOptions, Problem> parse_generator_flag(std::string_view text) {
   return read_items<fabric::GeneratorOptions>(text, generator_keys(), "--generator", "");
 }

@@ -16,6 +16,9 @@ namespace sluice::control {
 /// with a comma can only be given in a file.
 [[nodiscard]] std::expected<fabric::VhostUserOptions, Problem> parse_vhost_user_flag(
     std::string_view text);
+/// The same for a virtio-user port.
+[[nodiscard]] std::expected<fabric::VirtioUserOptions, Problem> parse_virtio_user_flag(
+    std::string_view text);
 /// Reads "name=gen0[,queues=N][,size=BYTES]".
 [[nodiscard]] std::expected<fabric::GeneratorOptions, Problem> parse_generator_flag(
     std::string_view text);

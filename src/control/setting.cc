@@ -158,8 +158,8 @@ Value value_of(Slot slot, std::string_view text) {
       [text](auto* typed) -> Value {
         using T = std::remove_pointer_t<decltype(typed)>;
         if constexpr (std::is_same_v<T, bool>) {
-          if (text == "on") return true;
-          if (text == "off") return false;
+          if (text == "on" || text == "1") return true;  // DPDK's users are used to numbers.
+          if (text == "off" || text == "0") return false;
           return std::monostate{};
         } else if constexpr (kIsNumber<T> || kIsDuration<T>) {
           const auto number = parse_number(text);

@@ -44,6 +44,8 @@ struct DriverCounters {
 
 /// Most frames in one call.
 inline constexpr std::size_t kDriverBurstMax = 64;
+/// Most received frames that the application has at once.
+inline constexpr std::size_t kDriverHeldMax = 2 * kDriverBurstMax;
 
 class DriverTransmitQueue {
  public:
@@ -82,9 +84,10 @@ class DriverReceiveQueue {
   [[nodiscard]] static DriverReceiveQueue make(const DriverQueueStart& start);
 
   /// Frames that arrived, one entry a buffer; `continues` says which belong together (mergeable
-  /// receive buffers). Valid until repost(), which must come before the next receive().
+  /// receive buffers). Valid until repost(). Several calls may come before it, as long as they ask
+  /// for no more than kDriverHeldMax frames together.
   std::size_t receive(std::span<DriverFrame> out);
-  /// Gives all buffers of the last receive() back to the device.
+  /// Gives all buffers received since the last repost() back to the device.
   void repost();
 
   /// Interrupts for a receiver that wants to sleep; after turning them on look again.

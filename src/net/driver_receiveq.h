@@ -39,19 +39,22 @@ class DriverReceiveRing {
   }
 
   std::size_t receive(std::span<DriverFrame> out) {
-    CHECK(held_ == 0, "frames are reposted before the next ones are received");
-    held_ = ring_.collect(std::span(collected_).first(std::min(out.size(), kDriverBurstMax)));
-    for (std::size_t i = 0; i < held_; ++i) prefetch_for_read(buffer(collected_[i].token));
+    CHECK(held_ + out.size() <= collected_.size(), "frames are reposted before there are too many");
+    const std::span<virtio::Collected> room = std::span(collected_).subspan(held_);
+    const std::size_t count = ring_.collect(room.first(std::min(out.size(), kDriverBurstMax)));
+    const std::span<const virtio::Collected> items = room.first(count);
+    held_ += count;
+    for (const virtio::Collected& item : items) prefetch_for_read(buffer(item.token));
     // Copied once, before anything in them is looked at: the device may write on (H25). A buffer
     // that continues a packet has no header; then the copy is not used.
     std::array<virtio::virtio_net_hdr_v1, kDriverBurstMax> headers;
-    for (std::size_t i = 0; i < held_; ++i) {
-      std::memcpy(&headers[i], buffer(collected_[i].token), sizeof headers[i]);
+    for (std::size_t i = 0; i < count; ++i) {
+      std::memcpy(&headers[i], buffer(items[i].token), sizeof headers[i]);
     }
     std::atomic_signal_fence(std::memory_order_seq_cst);
     std::uint64_t bytes = 0;
-    for (std::size_t i = 0; i < held_; ++i) {
-      const virtio::Collected& item = collected_[i];
+    for (std::size_t i = 0; i < count; ++i) {
+      const virtio::Collected& item = items[i];
       std::byte* const start = buffer(item.token);
       DriverFrame& frame = out[i];
       frame.token = item.token;
@@ -66,9 +69,9 @@ class DriverReceiveRing {
       }
       bytes += frame.length;
     }
-    counters_.packets.add(held_);
+    counters_.packets.add(count);
     counters_.bytes.add(bytes);
-    return held_;
+    return count;
   }
 
   void repost() {
@@ -122,7 +125,7 @@ class DriverReceiveRing {
   std::uint16_t merge_left_ = 0;  // Buffers of the current packet still to come.
   std::size_t held_ = 0;          // Entries of collected_ that the application has.
   DriverCounters counters_;
-  std::array<virtio::Collected, kDriverBurstMax> collected_{};
+  std::array<virtio::Collected, kDriverHeldMax> collected_{};
 };
 
 }  // namespace sluice::net

@@ -14,7 +14,8 @@
 namespace sluice::net {
 
 static_assert(packet::kOffloadNeedsChecksum == virtio::kHdrNeedsCsum);
-static_assert(packet::kGsoTypeTcpIpv4 == virtio::kGsoTcpv4 &&
+static_assert(packet::kGsoTypeNone == virtio::kGsoNone &&
+              packet::kGsoTypeTcpIpv4 == virtio::kGsoTcpv4 &&
               packet::kGsoTypeTcpIpv6 == virtio::kGsoTcpv6 &&
               packet::kGsoTypeUdpFragments == virtio::kGsoUdp &&
               packet::kGsoTypeUdpSegments == virtio::kGsoUdpL4 &&
@@ -71,6 +72,18 @@ class OffloadRules {
     if ((offload.gso_type & virtio::kGsoEcn) != 0 && !ecn_) return false;
     const unsigned type = offload.gso_type & ~unsigned{virtio::kGsoEcn};
     return type < 8 && ((types_ >> type) & 1) != 0;
+  }
+  /// NET-10..NET-14: cleans the marks that a frame of `length` bytes came with. False if they
+  /// contradict the frame or the negotiation: drop it.
+  [[nodiscard]] bool accept(packet::Offload& offload, std::uint32_t length) const {
+    offload.flags &= virtio::kHdrNeedsCsum;
+    if (offload.none()) [[likely]] {
+      offload = {};
+      return true;
+    }
+    if (!permits(offload) || !packet::offload_is_consistent(offload, length)) return false;
+    if (offload.gso_type == virtio::kGsoNone) offload.gso_size = 0;
+    return true;
   }
 
  private:

@@ -22,6 +22,7 @@
 #include "net/drop.h"
 #include "net/net_header.h"
 #include "net/path.h"
+#include "net/software_offload.h"
 #include "net/transport.h"
 #include "packet/copy.h"
 #include "packet/offload.h"
@@ -44,7 +45,7 @@ class ReceiveQueue {
         start_(start),
         rules_(OffloadRules::to_driver(start.features)),
         header_size_(static_cast<std::uint32_t>(header_size(start.features))),
-        frame_max_(options.mtu == 65535 ? packet::kFrameMax : options.mtu + kMtuExtra),
+        frame_max_(frame_max(options.mtu)),
         counters_(counters) {}
 
   std::size_t deliver(const packet::Burst& burst, std::span<const packet::PacketIndex> which) {
@@ -85,9 +86,6 @@ class ReceiveQueue {
   [[nodiscard]] Ring& ring() { return ring_; }
 
  private:
-  // A frame may carry a VLAN tag beyond header and MTU.
-  static constexpr std::uint32_t kMtuExtra = packet::kEthernetHeaderSize + 4;
-
   struct Limits {
     std::uint32_t header_size;
     std::uint32_t frame_max;
@@ -154,38 +152,15 @@ class ReceiveQueue {
     return place(burst, packet);
   }
 
-  // Does in software what the driver does not take undone (DESIGN rule 8).
   [[gnu::cold, gnu::noinline]] bool complete(const packet::Burst& burst,
                                              const packet::Packet& packet) {
-    const std::span<std::byte> frame(scratch_.get(), packet.length);
-    packet::copy_frame(burst, packet, 0, frame);
-    if (packet.offload.gso_type == virtio::kGsoNone) {
-      if (packet.length > frame_max_) return drop(DropCause::kMtu);
-      packet::complete_checksum(frame, packet.offload);
-      return place_linear(burst, frame);
-    }
-    packet::Segmenter segments(frame, packet.offload);
-    if (!segments.valid()) return drop(DropCause::kNotSegmentable);
-    if (segments.longest() > frame_max_) return drop(DropCause::kMtu);
-    const std::span<std::byte> out(scratch_.get() + packet::kFrameMax, packet::kFrameMax);
-    while (const std::uint32_t length = segments.next(out)) {
-      // Counted once for the whole packet: a part that does not fit drops the rest with it.
-      if (!place_linear(burst, out.first(length))) return false;
-    }
-    return true;
-  }
-
-  bool place_linear(const packet::Burst& burst, std::span<const std::byte> frame) {
-    packet::Packet packet;
-    packet.data = frame.data();
-    packet.length = static_cast<std::uint32_t>(frame.size());
-    packet.first_length = packet.length;
-    packet.more_first = 0;
-    packet.more_count = 0;
-    packet.offload = {};
-    packet.head = {};
-    std::memcpy(packet.head.data(), frame.data(), std::min(packet::kHeadSize, frame.size()));
-    return place(burst, packet);
+    bool placed = true;
+    // Counted once for the whole packet: a part that does not fit drops the rest with it.
+    const auto why =
+        offload_.complete(burst, packet, frame_max_, [&](std::span<const std::byte> frame) {
+          return placed = place(burst, packet::linear_packet(frame));
+        });
+    return why ? drop(*why) : placed;
   }
 
   // Scatters one frame over one buffer, or several if merging was negotiated.
@@ -328,10 +303,7 @@ class ReceiveQueue {
   bool flushed_ = false;
   std::size_t lost_ = 0;  // Packets of this burst that were dropped.
   virtio::Segment single_{};
-  // For software offloads. Made at the start, since workers do not allocate; pages that are never
-  // used cost no memory.
-  std::unique_ptr<std::byte[]> scratch_ =
-      std::make_unique_for_overwrite<std::byte[]>(2 * packet::kFrameMax);
+  SoftwareOffload offload_;
   std::array<virtio::Chain, 2 * virtio::kTakeMax> chains_;
   virtio::SegmentArena arena_;
 };

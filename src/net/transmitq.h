@@ -167,30 +167,19 @@ class TransmitQueue {
     return chain.segments(arena_).first(chain.readable_count);
   }
 
-  // Drops what accept_offload() refuses and closes the gaps.
+  // Drops what the rules refuse and closes the gaps.
   [[gnu::cold, gnu::noinline]] void accept_offloads(packet::Burst& burst) {
     std::uint32_t kept = 0;
     for (std::uint32_t i = 0; i < burst.count; ++i) {
-      if (!accept_offload(burst.packets[i])) continue;
+      packet::Packet& packet = burst.packets[i];
+      if (!rules_.accept(packet.offload, packet.length)) {
+        drop(DropCause::kBadOffload);
+        continue;
+      }
       if (kept != i) burst.packets[kept] = burst.packets[i];
       ++kept;
     }
     burst.count = kept;
-  }
-
-  // NET-11..14: marks that contradict the frame or the negotiation drop it; others are cleaned.
-  bool accept_offload(packet::Packet& packet) {
-    packet::Offload& offload = packet.offload;
-    offload.flags &= virtio::kHdrNeedsCsum;
-    if (offload.none()) {
-      offload = {};
-      return true;
-    }
-    if (!rules_.permits(offload) || !packet::offload_is_consistent(offload, packet.length)) {
-      return drop(DropCause::kBadOffload);
-    }
-    if (offload.gso_type == virtio::kGsoNone) offload.gso_size = 0;
-    return true;
   }
 
   bool drop(DropCause cause) {

@@ -21,6 +21,7 @@ namespace sluice::packet {
 
 // Values of Offload's fields (virtio 1.3, 5.1.6). net/ checks that they are those of virtio/spec.h.
 inline constexpr std::uint8_t kOffloadNeedsChecksum = 1;
+inline constexpr std::uint8_t kGsoTypeNone = 0;
 inline constexpr std::uint8_t kGsoTypeTcpIpv4 = 1;
 inline constexpr std::uint8_t kGsoTypeUdpFragments = 3;  // UFO: IP fragments. Not USO (NET-19).
 inline constexpr std::uint8_t kGsoTypeTcpIpv6 = 4;

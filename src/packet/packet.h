@@ -7,6 +7,7 @@
 // the copy that is delivered (DESIGN rule 1).
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -76,6 +77,20 @@ struct Burst {
 /// Indices into Burst::packets: which packets of a burst a receiver gets.
 using PacketIndex = std::uint8_t;
 static_assert(kBurstMax <= 256);
+
+/// A packet without marks whose frame lies in one piece. Requires: 14 to kFrameMax bytes.
+[[nodiscard]] inline Packet linear_packet(std::span<const std::byte> frame) {
+  Packet packet;
+  packet.data = frame.data();
+  packet.length = static_cast<std::uint32_t>(frame.size());
+  packet.first_length = packet.length;
+  packet.more_first = 0;
+  packet.more_count = 0;
+  packet.offload = {};
+  packet.head = {};
+  std::memcpy(packet.head.data(), frame.data(), std::min(kHeadSize, frame.size()));
+  return packet;
+}
 
 /// Copies the frame's bytes [from, from + out.size()) to `out`, the head from its snapshot.
 /// Requires: the range lies within the frame.

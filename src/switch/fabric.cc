@@ -69,7 +69,8 @@ Status Fabric::Impl::open() {
   TRY(open_ports());
   TRY(open_forwarder());
   TRY(open_workers());
-  return open_links();
+  TRY(open_links());
+  return open_driver_links();
 }
 
 Status Fabric::Impl::watch(int fd, std::uint64_t tag) const {
@@ -85,6 +86,11 @@ Status Fabric::Impl::open_ports() {
     const auto number = static_cast<std::uint16_t>(ports.size());
     auto made = TRY(VhostUserPort::create(port, number, *this));
     vhost_ports.push_back(made.get());
+    ports.push_back(std::move(made));
+  }
+  for (const VirtioUserOptions& port : options.virtio_user) {
+    auto made = std::make_unique<VirtioUserPort>(port);
+    driver_ports.push_back(made.get());
     ports.push_back(std::move(made));
   }
   for (const GeneratorOptions& port : options.generators) {
@@ -120,7 +126,7 @@ Status Fabric::Impl::open_forwarder() {
 Status Fabric::Impl::open_workers() {
   std::vector<std::vector<WorkerQueue>> shares(options.workers.count);
   std::size_t next = 0;
-  const std::size_t senders = vhost_ports.size() + options.generators.size();
+  const std::size_t senders = ports.size() - options.sinks.size();
   for (std::size_t number = 0; number < senders; ++number) {
     Port* const port = ports[number].get();
     for (std::uint16_t q = 0; q < port->queue_pairs(); ++q) {
@@ -158,12 +164,28 @@ Status Fabric::Impl::open_links() {
   return {};
 }
 
+Status Fabric::Impl::open_driver_links() {
+  for (std::size_t i = 0; i < driver_ports.size(); ++i) {
+    const VirtioUserOptions& port = options.virtio_user[i];
+    fault = {.port = port.name, .path = port.path};
+    driver_links.push_back(TRY(VirtioUserLink::create(port, *driver_ports[i], *this)));
+    fault = {};
+  }
+  return {};
+}
+
 Status Fabric::Impl::start() {
   if (state != State::kCreated) {
     return fail(ErrorCode::kWrongState, "the switch was started already");
   }
   for (const auto& worker : workers) {
     const Status started = worker->start();
+    if (started.has_value()) continue;
+    stop();
+    return started;
+  }
+  for (const auto& link : driver_links) {
+    const Status started = link->start();
     if (started.has_value()) continue;
     stop();
     return started;
@@ -176,6 +198,7 @@ void Fabric::Impl::stop() {
   // Workers first: they give back what they hold, and then nobody disputes the queues.
   for (const auto& worker : workers) worker->stop();
   for (const auto& link : links) link->close();
+  for (const auto& link : driver_links) link->close();
   state = State::kStopped;
 }
 
@@ -198,10 +221,20 @@ void Fabric::Impl::link_changed(std::size_t index) {
   }
 }
 
+// A virtio-user port's sessions begin and end on its own thread.
+void Fabric::Impl::look_at_driver_links() {
+  for (std::size_t i = 0; i < driver_links.size(); ++i) {
+    if (driver_links[i]->take_change() && table != nullptr) {
+      table->forget(static_cast<std::uint16_t>(vhost_ports.size() + i));
+    }
+  }
+}
+
 void Fabric::Impl::housekeeping() {
   for (std::size_t i = 0; i < links.size(); ++i) {
     if (links[i]->housekeeping()) link_changed(i);
   }
+  look_at_driver_links();
   const auto now = Clock::now();
   if (now - last_tick < kTableTick) return;
   last_tick = now;

@@ -25,7 +25,7 @@ namespace sluice::fabric {
 struct PortView {
   PortId id;
   std::string name;
-  std::string kind;        // "vhost-user", "generator", "sink".
+  std::string kind;        // "vhost-user", "virtio-user", "generator", "sink".
   std::string path;        // Socket, if any.
   std::string role;        // "server", "client", or empty.
   std::string state;       // "listening", "connecting", "connected", "running", "stopped".

@@ -14,6 +14,8 @@
 #include "switch/mac_table.h"
 #include "switch/vhost_link.h"
 #include "switch/vhost_user_port.h"
+#include "switch/virtio_user_link.h"
+#include "switch/virtio_user_port.h"
 #include "switch/worker.h"
 
 namespace sluice::fabric {
@@ -30,10 +32,12 @@ struct Fabric::Impl final : PortEvents {
   Status open_forwarder();
   Status open_workers();
   Status open_links();
+  Status open_driver_links();
   Status watch(int fd, std::uint64_t tag) const;
   Status start();
   void serve(std::uint64_t tag);
   void link_changed(std::size_t index);
+  void look_at_driver_links();
   void housekeeping();
   void stop();
 
@@ -56,13 +60,15 @@ struct Fabric::Impl final : PortEvents {
   UniqueFd timer;
   std::unique_ptr<StallWatch> stall_watch;
   // In order of construction; each uses those before it.
-  std::vector<std::unique_ptr<Port>> ports;  // By number.
-  std::vector<VhostUserPort*> vhost_ports;   // The first ones of them.
-  std::unique_ptr<MacTable> table;           // Null: patch.
+  std::vector<std::unique_ptr<Port>> ports;   // By number.
+  std::vector<VhostUserPort*> vhost_ports;    // The first ones of them, ...
+  std::vector<VirtioUserPort*> driver_ports;  // ... and those that follow.
+  std::unique_ptr<MacTable> table;            // Null: patch.
   std::unique_ptr<Forwarder> forwarder;
   std::unique_ptr<Sender> sender;
   std::vector<std::unique_ptr<Worker>> workers;
-  std::vector<std::unique_ptr<VhostLink>> links;  // One a vhost-user port, by number.
+  std::vector<std::unique_ptr<VhostLink>> links;              // One a vhost-user port, by number.
+  std::vector<std::unique_ptr<VirtioUserLink>> driver_links;  // One a virtio-user port.
   Clock::time_point began = Clock::now();
   Clock::time_point last_tick = began;
 };

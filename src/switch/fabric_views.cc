@@ -97,6 +97,25 @@ void describe(const VhostUserPort& port, const VhostLink& link, const VhostUserO
   if (const auto& error = port.last_error()) view.last_error = words_of(*error);
 }
 
+// The same of a virtio-user port.
+void describe(const VirtioUserLink& link, const VirtioUserOptions& options, PortView& view) {
+  const VirtioUserLink::View shown = link.view();
+  view.path = options.path;
+  view.role = options.server ? "server" : "client";
+  view.state = shown.state;
+  view.mtu = options.mtu;
+  view.sessions = shown.sessions;
+  for (const std::string_view name : virtio::names_of(shown.features)) {
+    view.features.emplace_back(name);
+  }
+  for (const std::string_view name : shown.protocol_features) {
+    view.protocol_features.emplace_back(name);
+  }
+  view.memory_bytes = shown.memory_bytes;
+  view.memory_regions = shown.memory_bytes == 0 ? 0 : 1;
+  if (shown.last_error) view.last_error = words_of(*shown.last_error);
+}
+
 }  // namespace
 
 std::vector<PortView> Fabric::ports() const {
@@ -111,6 +130,9 @@ std::vector<PortView> Fabric::ports() const {
     view.queue_pairs = port.queue_pairs();
     if (i < impl_->vhost_ports.size()) {
       describe(*impl_->vhost_ports[i], *impl_->links[i], impl_->options.vhost_user[i], view);
+    } else if (const std::size_t d = i - impl_->vhost_ports.size();
+               d < impl_->driver_links.size()) {
+      describe(*impl_->driver_links[d], impl_->options.virtio_user[d], view);
     }
     views.push_back(std::move(view));
   }

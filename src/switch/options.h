@@ -35,6 +35,24 @@ struct VhostUserOptions {
   bool one_used_entry = false;    // Give back in-order transmit bursts with one used entry.
 };
 
+/// A virtio-user port: a virtio-net driver, connected to a device that a vhost-user back-end serves
+/// (another switch, DPDK's net_vhost). Names of values are those of DPDK's virtio-user where it has
+/// them.
+struct VirtioUserOptions {
+  std::string path;                // Of the socket.
+  std::string name;                // Unique; empty: the file name of `path` without ".sock".
+  std::uint16_t queues = 1;        // Queue pairs, 1..kQueuePairsMax.
+  std::uint32_t queue_size = 256;  // Of each ring; a power of two, unless packed.
+  bool server = false;             // Listen instead of connecting (again and again).
+  std::uint16_t mtu = 65535;       // Largest payload; below 65535 the device is told.
+  bool packed_vq = false;          // Use packed rings if offered, ...
+  bool in_order = true;            // ... IN_ORDER, ...
+  bool mrg_rxbuf = true;           // ... MRG_RXBUF, ...
+  bool event_idx = true;           // ... EVENT_IDX, ...
+  bool csum = true;                // ... checksum offloads, ...
+  bool tso = true;                 // ... and segmentation offloads, which need `csum`.
+};
+
 /// Makes frames (for benchmarks and tests): each receive() gives a burst of equal frames.
 struct GeneratorOptions {
   std::string name = "gen0";
@@ -61,7 +79,9 @@ struct BridgeOptions {
 };
 
 struct SwitchOptions {
-  std::vector<VhostUserOptions> vhost_user;  // In order of port number.
+  // In order of port number, and so are the kinds.
+  std::vector<VhostUserOptions> vhost_user;
+  std::vector<VirtioUserOptions> virtio_user;
   std::vector<GeneratorOptions> generators;
   std::vector<SinkOptions> sinks;
   Forward forward = Forward::kBridge;

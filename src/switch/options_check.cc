@@ -2,6 +2,7 @@
 #include "switch/options_check.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <optional>
 #include <string_view>
@@ -9,6 +10,7 @@
 #include "net/net_device.h"
 #include "switch/forwarder.h"
 #include "switch/mac_table.h"
+#include "virtio/spec.h"
 
 namespace sluice::fabric {
 
@@ -33,6 +35,20 @@ std::optional<std::size_t> first_repeated(std::vector<std::string> names) {
     if (std::find(begin, here, names[i]) != here) return i;
   }
   return std::nullopt;
+}
+
+Status check_driver(const VirtioUserOptions& port) {
+  if (port.queues < 1 || port.queues > net::kQueuePairsMax) {
+    return fail(ErrorCode::kOutOfRange, "queues is outside 1..127", port.queues);
+  }
+  if (port.queue_size < 2 || port.queue_size > virtio::kQueueSizeMax) {
+    return fail(ErrorCode::kOutOfRange, "queue_size is outside 2..32768", port.queue_size);
+  }
+  if (!port.packed_vq && !std::has_single_bit(port.queue_size)) {
+    return fail(ErrorCode::kInvalidArgument, "queue_size is no power of two", port.queue_size);
+  }
+  if (port.mtu < 68) return fail(ErrorCode::kOutOfRange, "mtu is below 68", port.mtu);
+  return {};
 }
 
 Status check_ports(const SwitchOptions& options) {
@@ -60,6 +76,11 @@ Status check_ports(const SwitchOptions& options) {
                   std::int64_t(paths.size() - 1));
     }
     macs.push_back(*port.mac);
+  }
+  for (const VirtioUserOptions& port : options.virtio_user) {
+    if (port.path.empty()) return refuse("path: is empty", paths.size());
+    paths.push_back(port.path);
+    TRY(check_driver(port));
   }
   if (const auto index = first_repeated(paths)) {
     return fail(ErrorCode::kExists, "path: two ports have the same", std::int64_t(*index));
@@ -131,6 +152,7 @@ Status check_patches(const SwitchOptions& options) {
 std::vector<std::string> port_names(const SwitchOptions& options) {
   std::vector<std::string> names;
   for (const auto& port : options.vhost_user) names.push_back(port.name);
+  for (const auto& port : options.virtio_user) names.push_back(port.name);
   for (const auto& port : options.generators) names.push_back(port.name);
   for (const auto& port : options.sinks) names.push_back(port.name);
   return names;
@@ -139,6 +161,9 @@ std::vector<std::string> port_names(const SwitchOptions& options) {
 Result<SwitchOptions> complete(const SwitchOptions& options) {
   SwitchOptions result = options;
   for (VhostUserOptions& port : result.vhost_user) {
+    if (port.name.empty()) port.name = name_from(port.path);
+  }
+  for (VirtioUserOptions& port : result.virtio_user) {
     if (port.name.empty()) port.name = name_from(port.path);
   }
   TRY(check_ports(result));

@@ -40,9 +40,9 @@ using PortId = Strong<struct PortIdTag, std::uint16_t>;
 
 /// How a worker that wants to sleep is woken for one queue.
 struct WakeSource {
-  std::shared_ptr<EventFd> event;  // Readable when there is work; null if nothing can wake.
-  std::uint64_t generation = 0;    // Changes whenever `event` does: register it anew.
-  bool must_poll = false;          // Running without an event: look again every millisecond.
+  std::shared_ptr<const EventFd> event;  // Readable when there is work; null if nothing can wake.
+  std::uint64_t generation = 0;          // Changes whenever `event` does: register it anew.
+  bool must_poll = false;                // Running without an event: look again every millisecond.
 };
 
 /// What is shown of one queue (`sluice queue show`).

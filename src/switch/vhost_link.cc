@@ -6,7 +6,6 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -24,10 +23,6 @@ constexpr std::uint64_t kTimer = 3;
 
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
-
-// Between sessions that come to nothing.
-constexpr milliseconds kPauseFirst{10};
-constexpr milliseconds kPauseMost{1000};
 
 bool exists(const std::string& path) {
   struct stat info{};
@@ -143,17 +138,16 @@ void VhostLink::look_at_session() {
 
 // A connecting endpoint makes pauses of its own.
 void VhostLink::let_next_come() {
-  const bool in_vain = !ran_ && Clock::now() - since_ < kPauseMost;
-  if (!in_vain || client_) {
-    pause_ = milliseconds(0);
+  const bool in_vain = !ran_ && Clock::now() - since_ < GrowingPause::kMost;
+  const milliseconds pause = pause_.after(in_vain && !client_);
+  if (pause == milliseconds(0)) {
     endpoint_->session_over();
     return;
   }
-  pause_ = std::clamp(2 * pause_, kPauseFirst, kPauseMost);
   paused_ = true;
   itimerspec spec{};
-  spec.it_value.tv_sec = pause_.count() / 1000;
-  spec.it_value.tv_nsec = pause_.count() % 1000 * 1'000'000;
+  spec.it_value.tv_sec = pause.count() / 1000;
+  spec.it_value.tv_nsec = pause.count() % 1000 * 1'000'000;
   ::timerfd_settime(timer_.get(), 0, &spec, nullptr);
 }
 

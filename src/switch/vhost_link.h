@@ -19,6 +19,7 @@
 
 #include "base/error.h"
 #include "base/unique_fd.h"
+#include "switch/growing_pause.h"
 #include "switch/options.h"
 #include "switch/vhost_user_port.h"
 #include "vhost/server.h"
@@ -86,7 +87,7 @@ class VhostLink {
   bool shared_memory_ = false;
   bool left_in_negotiation_ = false;
   bool paused_ = false;
-  std::chrono::milliseconds pause_{0};  // The last one; it grows.
+  GrowingPause pause_;
   std::uint64_t sessions_ = 0;
   std::optional<Error> last_error_;
 };

@@ -1,56 +1,10 @@
-// State of a virtqueue that does not depend on its direction.
+// A broken ring of a vhost-user port.
 #include "switch/vhost_queue.h"
 
 namespace sluice::fabric {
 
-std::string_view VhostQueueBase::state() const {
-  if (!started()) return "stopped";
-  if (broken()) return "broken";
-  return enabled() ? "running" : "disabled";
-}
-
-Status VhostQueueBase::set_enabled(bool enabled, Patience patience) {
-  if (this->enabled() == enabled) return {};
-  if (enabled) {
-    set_flag(kEnabled);
-    return {};
-  }
-  clear_flag(kEnabled);
-  if (!started()) return {};
-  TRY(lock.lock_for_control(patience));
-  lock.unlock();
-  return {};
-}
-
-WakeSource VhostQueueBase::wake_source() const {
-  const std::lock_guard guard(wake_mutex_);
-  return wake_;
-}
-
-void VhostQueueBase::set_wake(std::shared_ptr<EventFd> event, bool must_poll) {
-  const std::lock_guard guard(wake_mutex_);
-  wake_.event = std::move(event);
-  wake_.must_poll = must_poll;
-  ++wake_.generation;
-}
-
 void VhostQueueBase::mark_broken(const Error& error) {
-  if (broken()) return;
-  error_ = error;
-  set_flag(kBroken);
-  news_.store(true, std::memory_order_release);
-  if (start_.error != nullptr) start_.error->notify();
-}
-
-std::optional<Error> VhostQueueBase::take_news() {
-  if (!news_.exchange(false, std::memory_order_acq_rel)) return std::nullopt;
-  return error_;
-}
-
-std::optional<Error> VhostQueueBase::error() const {
-  // The flag is set after the error was written, and the error stays until the next start.
-  if ((flags_.load(std::memory_order_acquire) & kBroken) == 0) return std::nullopt;
-  return error_;
+  if (note_broken(error) && start_.error != nullptr) start_.error->notify();
 }
 
 }  // namespace sluice::fabric

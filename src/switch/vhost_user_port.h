@@ -32,6 +32,7 @@ class PortEvents {
  public:
   virtual ~PortEvents() = default;
   /// Queues began, ended or have work: workers must look at them, and at what wakes them.
+  /// Threads: any.
   virtual void queues_changed() = 0;
   /// The station `mac` lives at this port from now on; tell the others.
   virtual void announce(std::uint16_t port, net::PackedMac mac) = 0;

@@ -4,7 +4,6 @@
 #include <immintrin.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <sys/epoll.h>
 
 #include <array>
@@ -12,7 +11,7 @@
 #include <system_error>
 #include <utility>
 
-#include "base/stall_watch.h"
+#include "base/block_signals.h"
 
 namespace sluice::fabric {
 
@@ -38,28 +37,6 @@ Status pin(std::jthread& thread, int core) {
   }
   return {};
 }
-
-// Signals sent to the process are the main thread's business: a worker starts with them blocked.
-// Those that a thread's own instruction raises are not: a blocked SIGBUS would kill the process
-// instead of reaching the fault guard (SEC-57).
-class BlockSignals {
- public:
-  BlockSignals() {
-    sigset_t sent;
-    ::sigfillset(&sent);
-    for (const int raised : {SIGBUS, SIGSEGV, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS}) {
-      ::sigdelset(&sent, raised);
-    }
-    ::sigdelset(&sent, StallWatch::signal_number());
-    ::pthread_sigmask(SIG_SETMASK, &sent, &old_);
-  }
-  BlockSignals(const BlockSignals&) = delete;
-  BlockSignals& operator=(const BlockSignals&) = delete;
-  ~BlockSignals() { ::pthread_sigmask(SIG_SETMASK, &old_, nullptr); }
-
- private:
-  sigset_t old_{};
-};
 
 }  // namespace
 

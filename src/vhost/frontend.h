@@ -92,6 +92,9 @@ class Frontend final : public net::DriverTransport {
   [[nodiscard]] Result<Inflight> get_inflight(std::uint16_t queues, std::uint16_t queue_size);
   Status set_inflight(const Inflight& inflight);
 
+  /// A second descriptor of the session's socket: shutdown(2) on it ends whatever call waits for
+  /// the back-end. Errors: kClosed.
+  [[nodiscard]] Result<UniqueFd> duplicate_socket() const { return channel_.duplicate_socket(); }
   /// The device status register. Errors: kNotNegotiated.
   [[nodiscard]] Result<std::uint8_t> status();
   /// Protocol features in use; valid after offer().

@@ -66,6 +66,11 @@ std::unexpected<Error> FrontendChannel::broken(const char* text, std::int64_t de
   return fail(ErrorCode::kProtocol, text, detail);
 }
 
+Result<UniqueFd> FrontendChannel::duplicate_socket() const {
+  if (!main_) return fail(ErrorCode::kClosed, "the session is over");
+  return copy_to_send(main_->fd());
+}
+
 Status FrontendChannel::command(Message message) {
   if (!main_) return std::unexpected(over());
   const auto deadline = Clock::now() + timeout_;

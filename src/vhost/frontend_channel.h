@@ -54,6 +54,9 @@ class FrontendChannel {
   /// Ends the session because of what an answer said.
   [[nodiscard]] std::unexpected<Error> broken(const char* text, std::int64_t detail = 0);
 
+  /// Errors: kClosed if the session is over.
+  [[nodiscard]] Result<UniqueFd> duplicate_socket() const;
+
   void use_reply_ack(bool on) { reply_ack_ = on; }
   /// Makes the back-end's channel. Returns the end to send to it.
   [[nodiscard]] Result<UniqueFd> open_back_channel();

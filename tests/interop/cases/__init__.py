@@ -2,12 +2,22 @@
 
 from lib.case import Suite
 
-from . import guests, idle, migration, restarts, testpmd_driver, testpmd_server
+from . import chains, guests, idle, migration, restarts
+from . import testpmd_backend, testpmd_driver, testpmd_server
 
 
 def suite():
     """All cases; the cheap and most telling first."""
     everything = Suite()
-    for module in (testpmd_driver, idle, guests, restarts, testpmd_server, migration):
+    for module in (
+        testpmd_driver,
+        testpmd_backend,
+        idle,
+        guests,
+        chains,
+        restarts,
+        testpmd_server,
+        migration,
+    ):
         module.add_to(everything)
     return everything

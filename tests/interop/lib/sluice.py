@@ -18,11 +18,34 @@ class Port:
     client: bool = False
     extra: str = ""  # More options, as the command line has them: "offloads=off,mtu=1500".
 
-    def argument(self):
+    def arguments(self):
         parts = [str(self.path), f"name={self.name}", f"queues={self.queues}"]
         parts += ["client"] if self.client else []
         parts += [self.extra] if self.extra else []
-        return ",".join(parts)
+        return ["--vhost-user", ",".join(parts)]
+
+    def listens(self):
+        return not self.client
+
+
+@dataclass
+class DriverPort:
+    """A --virtio-user argument."""
+
+    path: str
+    name: str
+    queues: int = 1
+    server: bool = False
+    extra: str = ""  # As above: "packed_vq=1,in_order=0".
+
+    def arguments(self):
+        parts = [str(self.path), f"name={self.name}", f"queues={self.queues}"]
+        parts += ["server"] if self.server else []
+        parts += [self.extra] if self.extra else []
+        return ["--virtio-user", ",".join(parts)]
+
+    def listens(self):
+        return self.server
 
 
 @dataclass
@@ -103,7 +126,7 @@ class Sluice:
         options = self.options
         argv = [SLUICE, "run"]
         for port in self.ports:
-            argv += ["--vhost-user", port.argument()]
+            argv += port.arguments()
         argv += ["--forward", options.forward, "--workers", options.workers]
         argv += ["--cores", options.cores] if options.cores else []
         argv += ["--poll", options.poll, "--control", self.control, "--state-dir", self.state]
@@ -114,7 +137,7 @@ class Sluice:
         if not os.access(SLUICE, os.X_OK):
             raise Unavailable(f"{SLUICE} is not there: run `make build`")
         self.child = Child("sluice", self.argv(), self.rundir / "sluice.log")
-        servers = [port.path for port in self.ports if not port.client]
+        servers = [port.path for port in self.ports if port.listens()]
 
         def up():
             self.child.check_running()

@@ -24,10 +24,12 @@ Problem only_problem(const Config& config) {
 }
 
 TEST(EffectiveName, IsTheFileNameOfTheSocketUnlessANameIsGiven) {
-  EXPECT_EQ(effective_name({.path = "/run/sluice/vm0.sock", .name = ""}), "vm0");
-  EXPECT_EQ(effective_name({.path = "vm1", .name = ""}), "vm1");
-  EXPECT_EQ(effective_name({.path = "/run/.sock", .name = ""}), ".sock");
-  EXPECT_EQ(effective_name({.path = "/run/vm0.sock", .name = "left"}), "left");
+  EXPECT_EQ(effective_name(fabric::VhostUserOptions{.path = "/run/sluice/vm0.sock", .name = ""}),
+            "vm0");
+  EXPECT_EQ(effective_name(fabric::VhostUserOptions{.path = "vm1", .name = ""}), "vm1");
+  EXPECT_EQ(effective_name(fabric::VhostUserOptions{.path = "/run/.sock", .name = ""}), ".sock");
+  EXPECT_EQ(effective_name(fabric::VhostUserOptions{.path = "/run/vm0.sock", .name = "left"}),
+            "left");
 }
 
 TEST(CheckConfig, TwoPortsAreEnoughAndOneIsAllowed) {

@@ -54,6 +54,7 @@ TEST(Documentation, ThePageOnTheConfigurationHasARowForEachKey) {
   const std::string page = read_file("docs/configuration.md");
   expect_rows(page, config_keys());
   expect_rows(page, vhost_user_keys());
+  expect_rows(page, virtio_user_keys());
   expect_rows(page, generator_keys());
   expect_rows(page, sink_keys());
 }
@@ -68,6 +69,7 @@ TEST(Documentation, TheManualOfTheFileNamesEachKey) {
   };
   for (const auto& key : config_keys()) expect_named(key.setting.name);
   for (const auto& key : vhost_user_keys()) expect_named(key.setting.name);
+  for (const auto& key : virtio_user_keys()) expect_named(key.setting.name);
   for (const auto& key : generator_keys()) expect_named(key.setting.name);
   for (const auto& key : sink_keys()) expect_named(key.setting.name);
 }

@@ -80,7 +80,7 @@ class BellPort final : public test::FakePort {
   std::size_t held_ = 0;
 };
 
-bool wait_for(const auto& condition, std::chrono::milliseconds limit = 20s) {
+bool yield_until(const auto& condition, std::chrono::milliseconds limit = 20s) {
   const auto end = Clock::now() + limit;
   while (!condition()) {
     if (Clock::now() > end) return false;
@@ -121,7 +121,7 @@ TEST_F(WorkerTest, BusyNeverSleepsAndNeverAsksForKicks) {
   ASSERT_TRUE(worker_->start().has_value());
   for (int i = 0; i < 50; ++i) {
     port_.post();
-    ASSERT_TRUE(wait_for([&] { return port_.taken() == static_cast<std::uint64_t>(i + 1); }));
+    ASSERT_TRUE(yield_until([&] { return port_.taken() == static_cast<std::uint64_t>(i + 1); }));
   }
   worker_->stop();
   EXPECT_EQ(port_.kicks(), 0U);
@@ -134,7 +134,7 @@ void exchange_with_sleeper(BellPort& port, Worker& worker, int rounds) {
   ASSERT_TRUE(worker.start().has_value());
   for (int i = 0; i < rounds; ++i) {
     port.post();
-    ASSERT_TRUE(wait_for([&] { return port.taken() == static_cast<std::uint64_t>(i + 1); }))
+    ASSERT_TRUE(yield_until([&] { return port.taken() == static_cast<std::uint64_t>(i + 1); }))
         << "a wake-up was lost in round " << i;
     // Now and then the worker gets the time to fall asleep, else the next post races with it.
     for (int pause = 0; pause < (i % 64) * 20; ++pause) _mm_pause();
@@ -157,13 +157,13 @@ TEST_F(WorkerTest, H21_AdaptiveModeLosesNoWakeUp) {
 TEST_F(WorkerTest, AnIdleAdaptiveWorkerSleepsUntilItIsNeeded) {
   make(PollMode::kAdaptive);
   ASSERT_TRUE(worker_->start().has_value());
-  ASSERT_TRUE(wait_for([&] { return worker_->counters().sleeps.value() > 0; }));
+  ASSERT_TRUE(yield_until([&] { return worker_->counters().sleeps.value() > 0; }));
   std::this_thread::sleep_for(20ms);
   const std::uint64_t before = worker_->counters().iterations.value();
   std::this_thread::sleep_for(100ms);
   EXPECT_EQ(worker_->counters().iterations.value(), before);
   port_.post();
-  EXPECT_TRUE(wait_for([&] { return port_.taken() == 1; }));
+  EXPECT_TRUE(yield_until([&] { return port_.taken() == 1; }));
   worker_->stop();
 }
 
@@ -178,18 +178,18 @@ TEST_F(WorkerTest, AQueueWithoutEventIsLookedAtByTheClockAtLittleCost) {
   EXPECT_GT(rounds, 10U);
   EXPECT_LE(rounds, 450U) << "about one round a millisecond";
   port_.post();
-  EXPECT_TRUE(wait_for([&] { return port_.taken() == 1; }));
+  EXPECT_TRUE(yield_until([&] { return port_.taken() == 1; }));
   worker_->stop();
 }
 
 TEST_F(WorkerTest, WakeMakesASleeperLookAgain) {
   make(PollMode::kInterrupt);
   ASSERT_TRUE(worker_->start().has_value());
-  ASSERT_TRUE(wait_for([&] { return worker_->counters().sleeps.value() > 0; }));
+  ASSERT_TRUE(yield_until([&] { return worker_->counters().sleeps.value() > 0; }));
   for (int i = 0; i < 200; ++i) {
     const std::uint64_t before = worker_->counters().iterations.value();
     worker_->wake();
-    ASSERT_TRUE(wait_for([&] { return worker_->counters().iterations.value() > before; }));
+    ASSERT_TRUE(yield_until([&] { return worker_->counters().iterations.value() > before; }));
   }
   worker_->stop();
 }
@@ -215,7 +215,7 @@ TEST_F(WorkerTest, RunsOnTheCoreItIsPinnedTo) {
   make(PollMode::kAdaptive, 50us, 0);
   ASSERT_TRUE(worker_->start().has_value());
   port_.post();
-  EXPECT_TRUE(wait_for([&] { return port_.taken() == 1; }));
+  EXPECT_TRUE(yield_until([&] { return port_.taken() == 1; }));
   worker_->stop();
 }
 

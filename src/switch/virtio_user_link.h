@@ -1,0 +1,84 @@
+// VirtioUserLink: the sessions of a virtio-user port with devices, one after the other, for ever.
+//
+// A driver waits for each answer of its back-end, which may be slow or silent, so every link has a
+// thread of its own: no port holds up another (DESIGN rule 7). A back-end that goes is followed by
+// the next one, which may offer other features: everything is negotiated anew each time. One that
+// comes to nothing is tried again after a pause, which grows.
+//
+// Threads: create(), start() and close() by the control thread; what is shown by any.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "base/error.h"
+#include "base/unique_fd.h"
+#include "net/net_driver.h"
+#include "switch/options.h"
+#include "switch/vhost_user_port.h"
+#include "switch/virtio_user_port.h"
+#include "vhost/frontend_source.h"
+
+namespace sluice::fabric {
+
+class VirtioUserLink {
+  struct Passkey {};
+
+ public:
+  /// Opens the socket; as a server it listens at once. `port` and `events` outlive the link;
+  /// queues_changed() is called from the link's thread. Errors: those of Endpoint::create.
+  [[nodiscard]] static Result<std::unique_ptr<VirtioUserLink>> create(
+      const VirtioUserOptions& options, VirtioUserPort& port, PortEvents& events);
+  VirtioUserLink(Passkey, const VirtioUserOptions& options, VirtioUserPort& port,
+                 PortEvents& events, vhost::FrontendSource source);
+  ~VirtioUserLink();
+
+  /// Begins to look for a device. Errors: kSystem.
+  Status start();
+  /// Ends the session and closes the socket, for good.
+  void close();
+  /// True if a session began or ended since the last call.
+  bool take_change() { return changed_.exchange(false); }
+
+  /// What is shown of a link.
+  struct View {
+    std::string_view state;      // "listening", "connecting", "connected", "running" or "stopped".
+    std::uint64_t sessions = 0;  // Devices that were started.
+    std::optional<Error> last_error;
+    virtio::FeatureSet features;  // Negotiated.
+    std::vector<std::string_view> protocol_features;
+    std::uint64_t memory_bytes = 0;  // Shared with the back-end.
+  };
+  [[nodiscard]] View view() const;
+
+ private:
+  void loop(const std::stop_token& stop);
+  Status serve(const std::stop_token& stop, std::unique_ptr<vhost::Frontend> frontend);
+  Status run(const std::stop_token& stop, net::NetDriver& driver);
+  [[nodiscard]] bool keep_socket(Result<UniqueFd> socket);
+  void show(std::string_view state);
+  void rest(const std::stop_token& stop, std::chrono::milliseconds time);
+
+  const VirtioUserOptions options_;
+  VirtioUserPort& port_;
+  PortEvents& events_;
+  std::optional<vhost::FrontendSource> source_;  // The thread's while there is one.
+  std::atomic<bool> changed_{false};
+
+  mutable std::mutex mutex_;  // For what follows.
+  std::condition_variable_any sleep_;
+  View view_;
+  UniqueFd socket_;  // Of the session; close() shuts it down, so that no call waits for an answer.
+
+  std::jthread thread_;
+};
+
+}  // namespace sluice::fabric

@@ -1,0 +1,143 @@
+// Bursts from and to the queues of a driver, and how they begin and end.
+#include "switch/virtio_user_port.h"
+
+#include <utility>
+
+namespace sluice::fabric {
+
+VirtioUserPort::VirtioUserPort(const VirtioUserOptions& options)
+    : name_(options.name),
+      pairs_(options.queues),
+      mtu_(options.mtu),
+      receiveqs_(std::make_unique<ReceiveQueue[]>(pairs_)),
+      transmitqs_(std::make_unique<TransmitQueue[]>(pairs_)) {}
+
+std::size_t VirtioUserPort::receive(std::uint16_t q, packet::Burst& burst) {
+  ReceiveQueue& queue = receiveqs_[q];
+  if (!queue.alive() || !queue.lock.try_lock()) return 0;
+  std::size_t count = 0;
+  if (queue.alive()) [[likely]] {
+    count = queue.path().take(burst);
+    if (count != 0) return count;
+    if (const auto error = queue.path().error()) [[unlikely]]
+      queue.mark_broken(*error);
+  }
+  queue.lock.unlock();
+  return 0;
+}
+
+void VirtioUserPort::release(std::uint16_t q) {
+  ReceiveQueue& queue = receiveqs_[q];
+  queue.path().release();
+  queue.lock.unlock();
+}
+
+std::size_t VirtioUserPort::transmit(std::uint32_t hint, const packet::Burst& burst,
+                                     std::span<const packet::PacketIndex> which) {
+  if (!ready_.load(std::memory_order_acquire)) {
+    refusals_.not_ready.fetch_add(which.size(), std::memory_order_relaxed);
+    return 0;
+  }
+  TransmitQueue& queue = transmitqs_[pairs_ == 1 ? 0 : hint % pairs_];
+  if (!queue.lock.try_lock_briefly()) {
+    refusals_.queue_busy.fetch_add(which.size(), std::memory_order_relaxed);
+    return 0;
+  }
+  std::size_t delivered = 0;
+  if (queue.alive()) [[likely]] {
+    delivered = queue.path().deliver(burst, which);
+    if (delivered != which.size()) {
+      if (const auto error = queue.path().error()) [[unlikely]]
+        queue.mark_broken(*error);
+    }
+  } else {
+    queue.counters.drop(queue.broken() ? net::DropCause::kRingBroken : net::DropCause::kNotReady,
+                        which.size());
+  }
+  queue.lock.unlock();
+  return delivered;
+}
+
+bool VirtioUserPort::arm(std::uint16_t q) {
+  ReceiveQueue& queue = receiveqs_[q];
+  if (!queue.alive()) return false;
+  // Control has it: something changes, so look again.
+  if (!queue.lock.try_lock()) return true;
+  bool work = false;
+  if (queue.alive()) {
+    queue.path().set_interrupts(true);
+    work = queue.path().has_work();  // What came before the device saw our wish.
+  }
+  queue.lock.unlock();
+  return work;
+}
+
+void VirtioUserPort::disarm(std::uint16_t q) {
+  ReceiveQueue& queue = receiveqs_[q];
+  if (!queue.alive() || !queue.lock.try_lock()) return;
+  if (queue.alive()) {
+    queue.path().set_interrupts(false);
+    if (queue.call() != nullptr) queue.call()->drain();
+  }
+  queue.lock.unlock();
+}
+
+std::vector<QueueView> VirtioUserPort::queues() const {
+  const std::lock_guard guard(control_mutex_);
+  std::vector<QueueView> views;
+  const auto add = [&views](std::string_view kind, int index, const auto& queue) {
+    QueueView view;
+    view.kind = kind;
+    view.index = static_cast<std::uint16_t>(index);
+    queue.describe(view);
+    views.push_back(std::move(view));
+  };
+  for (std::uint16_t pair = 0; pair < pairs_; ++pair) {
+    add("receiveq", 2 * pair, receiveqs_[pair]);
+    add("transmitq", 2 * pair + 1, transmitqs_[pair]);
+  }
+  return views;
+}
+
+Status VirtioUserPort::start_pair(const net::NetDriver& driver, std::uint16_t pair) {
+  const auto first = static_cast<std::uint16_t>(2 * pair);
+  const auto rx = TRY(driver.queue(net::QueueIndex(first)));
+  const auto tx = TRY(driver.queue(net::QueueIndex(static_cast<std::uint16_t>(first + 1))));
+  ReceiveQueue& receiveq = receiveqs_[pair];
+  TransmitQueue& transmitq = transmitqs_[pair];
+  TRY(receiveq.start_with(rx, std::make_unique<net::DriverReceivePath>(rx, receiveq.counters)));
+  return transmitq.start_with(
+      tx, std::make_unique<net::DriverTransmitPath>(tx, mtu_, transmitq.counters));
+}
+
+Status VirtioUserPort::start_queues(const net::NetDriver& driver) {
+  const std::lock_guard guard(control_mutex_);
+  for (std::uint16_t pair = 0; pair < pairs_; ++pair) TRY(start_pair(driver, pair));
+  ready_.store(true, std::memory_order_release);
+  return {};
+}
+
+Status VirtioUserPort::stop_queues() {
+  const std::lock_guard guard(control_mutex_);
+  ready_.store(false, std::memory_order_release);
+  Status outcome;
+  const auto stop = [&outcome](auto& queue) {
+    const Status stopped = queue.stop();
+    if (!stopped) outcome = stopped;
+  };
+  for (std::uint16_t pair = 0; pair < pairs_; ++pair) {
+    stop(receiveqs_[pair]);
+    stop(transmitqs_[pair]);
+  }
+  return outcome;
+}
+
+std::optional<Error> VirtioUserPort::trouble() {
+  for (std::uint16_t pair = 0; pair < pairs_; ++pair) {
+    if (auto error = receiveqs_[pair].take_news()) return error;
+    if (auto error = transmitqs_[pair].take_news()) return error;
+  }
+  return std::nullopt;
+}
+
+}  // namespace sluice::fabric

@@ -26,17 +26,22 @@ std::uint64_t round_up(std::uint64_t value, std::uint64_t to) {
   return (value + to - 1) / to * to;
 }
 
+Status check_size(std::uint32_t size, bool packed) {
+  if (size == 0 || size > virtio::kQueueSizeMax) {
+    return fail(ErrorCode::kInvalidArgument, "queue size must be 1 to 32768", size);
+  }
+  if (!packed && !std::has_single_bit(size)) {
+    return fail(ErrorCode::kInvalidArgument, "size of a split ring must be a power of two", size);
+  }
+  return {};
+}
+
 Status check(const DriverMemory::Geometry& geometry, bool packed) {
   if (geometry.queues == 0 || geometry.queues > 2 * kQueuePairsMax) {
     return fail(ErrorCode::kInvalidArgument, "number of queues must be 2 to 254", geometry.queues);
   }
-  if (geometry.queue_size == 0 || geometry.queue_size > virtio::kQueueSizeMax) {
-    return fail(ErrorCode::kInvalidArgument, "queue size must be 1 to 32768", geometry.queue_size);
-  }
-  if (!packed && !std::has_single_bit(geometry.queue_size)) {
-    return fail(ErrorCode::kInvalidArgument, "size of a split ring must be a power of two",
-                geometry.queue_size);
-  }
+  TRY(check_size(geometry.queue_size, packed));
+  if (geometry.queue_size_max != 0) TRY(check_size(geometry.queue_size_max, packed));
   const std::uint32_t stride = geometry.buffer_stride;
   if (stride < kSmallestStride || stride > kLargestStride || stride % (2 * kCacheLine) == 0 ||
       stride % kCacheLine != 0) {
@@ -62,7 +67,10 @@ Result<DriverMemory> DriverMemory::create(const Geometry& geometry,
   DriverMemory memory;
   memory.geometry_ = geometry;
   memory.features_ = features;
-  const auto sizes = virtio::QueueConfig::area_sizes(geometry.queue_size, features);
+  const std::uint32_t size_max = std::max(geometry.queue_size, geometry.queue_size_max);
+  memory.geometry_.queue_size_max = size_max;
+  memory.sizes_.assign(geometry.queues, geometry.queue_size);
+  const auto sizes = virtio::QueueConfig::area_sizes(size_max, features);
   // No sum can wrap: 254 queues of 32768 buffers of 1 MiB are 2^43 bytes.
   std::uint64_t end = 0;
   const auto place = [&end](std::uint64_t size, std::uint64_t alignment) {
@@ -79,7 +87,7 @@ Result<DriverMemory> DriverMemory::create(const Geometry& geometry,
   }
   end = round_up(end, kPage);
   for (Places& places : memory.places_) {
-    const std::uint64_t pool = std::uint64_t{geometry.queue_size} * geometry.buffer_stride;
+    const std::uint64_t pool = std::uint64_t{size_max} * geometry.buffer_stride;
     // The last buffer reaches into one line more when buffers begin within a line.
     places.buffers = place(pool + kCacheLine, kCacheLine) + geometry.buffer_lead;
   }
@@ -103,7 +111,7 @@ virtio::RingConfig DriverMemory::ring(QueueIndex queue) const {
   const Places& places = places_[queue.raw()];
   std::byte* const base = bytes().data();
   virtio::RingConfig ring;
-  ring.size = geometry_.queue_size;
+  ring.size = sizes_[queue.raw()];
   ring.descriptors = base + places.descriptors;
   ring.driver_area = base + places.driver_area;
   ring.device_area = base + places.device_area;
@@ -134,13 +142,23 @@ DriverQueueStart DriverMemory::start(QueueIndex queue) const {
   start.features = features_;
   const std::uint64_t at = places_[queue.raw()].buffers;
   const std::size_t stride = geometry_.buffer_stride;
-  start.buffers = bytes().subspan(at, geometry_.queue_size * stride);
+  start.buffers = bytes().subspan(at, start.ring.size * stride);
   start.buffers_guest_address = kGuestBase + at;
   start.buffer_stride = stride;
   start.buffer_size = stride;
-  start.buffer_count = geometry_.queue_size;
+  start.buffer_count = start.ring.size;
   start.memory = mapping_;
   return start;
+}
+
+Status DriverMemory::resize(QueueIndex queue, std::uint32_t size) {
+  TRY(check_size(size, features_.has(virtio::Feature::kRingPacked)));
+  if (size > geometry_.queue_size_max) {
+    return fail(ErrorCode::kOutOfRange, "a ring cannot grow beyond queue_size_max",
+                geometry_.queue_size_max);
+  }
+  sizes_[queue.raw()] = size;
+  return {};
 }
 
 void DriverMemory::clean(QueueIndex queue) const {

@@ -30,7 +30,8 @@ class DriverMemory {
 
   struct Geometry {
     std::uint16_t queues = 0;
-    std::uint32_t queue_size = 0;
+    std::uint32_t queue_size = 0;      // Of each ring at first.
+    std::uint32_t queue_size_max = 0;  // What a ring can be resized to; 0: queue_size.
     std::uint32_t buffer_stride = kBufferStride;
     std::uint32_t buffer_lead = 0;  // Where in a cache line a buffer begins.
     friend bool operator==(const Geometry&, const Geometry&) = default;
@@ -52,6 +53,11 @@ class DriverMemory {
   /// Everything of a queue's start but its events.
   [[nodiscard]] DriverQueueStart start(QueueIndex queue) const;
 
+  /// Another size of a ring, in its place. Errors: kOutOfRange above queue_size_max;
+  /// kInvalidArgument if the ring's format does not have it.
+  /// Requires: neither device nor driver uses the ring; clean() follows.
+  Status resize(QueueIndex queue, std::uint32_t size);
+
   /// Makes the ring as new: all zero, interrupts off, nothing of an earlier life (H13).
   /// Requires: neither device nor driver uses the ring.
   void clean(QueueIndex queue) const;
@@ -68,6 +74,7 @@ class DriverMemory {
   Geometry geometry_;
   virtio::FeatureSet features_;
   std::vector<Places> places_;
+  std::vector<std::uint32_t> sizes_;  // Of each ring now.
   std::shared_ptr<const memory::Mapping> mapping_;
   UniqueFd fd_;
 };

@@ -68,6 +68,9 @@ std::size_t DriverTransmitQueue::reserve(std::span<DriverFrame> out) {
 void DriverTransmitQueue::submit(std::span<const DriverFrame> frames) {
   std::visit([&](auto& queue) { queue.submit(frames); }, impl_->queue);
 }
+void DriverTransmitQueue::recall(const std::function<void(std::uint32_t)>& back) {
+  std::visit([&](auto& queue) { queue.recall(back); }, impl_->queue);
+}
 std::size_t DriverTransmitQueue::outstanding() const {
   return std::visit([](const auto& queue) { return queue.ring().outstanding(); }, impl_->queue);
 }
@@ -109,6 +112,9 @@ void DriverReceiveQueue::set_interrupts(bool wanted) {
 }
 bool DriverReceiveQueue::has_frames() const {
   return std::visit([](const auto& queue) { return queue.ring().has_used(); }, impl_->queue);
+}
+void DriverReceiveQueue::recall(const std::function<void(std::uint32_t)>& back) {
+  std::visit([&](auto& queue) { queue.recall(back); }, impl_->queue);
 }
 std::size_t DriverReceiveQueue::outstanding() const {
   return std::visit([](const auto& queue) { return queue.ring().outstanding(); }, impl_->queue);

@@ -14,6 +14,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -62,6 +63,10 @@ class DriverTransmitQueue {
   /// device if it sleeps. A length beyond the buffer is cut.
   void submit(std::span<const DriverFrame> frames);
 
+  /// After NetDriver::reset_queue(): hands the token of every buffer that the device had to `back`,
+  /// each once; in order, as they were sent. The queue does nothing more: error() says so.
+  void recall(const std::function<void(std::uint32_t)>& back);
+
   [[nodiscard]] std::size_t outstanding() const;
   [[nodiscard]] const DriverCounters& counters() const;
   [[nodiscard]] std::optional<Error> error() const;
@@ -93,6 +98,10 @@ class DriverReceiveQueue {
   /// Interrupts for a receiver that wants to sleep; after turning them on look again.
   void set_interrupts(bool wanted);
   [[nodiscard]] bool has_frames() const;
+
+  /// As DriverTransmitQueue::recall(). Frames that the application has are its own: their tokens
+  /// do not come again.
+  void recall(const std::function<void(std::uint32_t)>& back);
   [[nodiscard]] std::size_t outstanding() const;
   [[nodiscard]] const DriverCounters& counters() const;
   [[nodiscard]] std::optional<Error> error() const;

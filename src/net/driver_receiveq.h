@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <span>
 
 #include "base/cache_line.h"
@@ -88,6 +89,12 @@ class DriverReceiveRing {
       counters_.kicks.add();
       start_.kick->signal();
     }
+  }
+
+  void recall(const std::function<void(std::uint32_t)>& back) {
+    ring_.recall(back);
+    held_ = 0;
+    merge_left_ = 0;
   }
 
   [[nodiscard]] const Ring& ring() const { return ring_; }

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <numeric>
 #include <span>
 #include <vector>
@@ -78,6 +79,8 @@ class DriverTransmitRing {
       start_.kick->signal();
     }
   }
+
+  void recall(const std::function<void(std::uint32_t)>& back) { ring_.recall(back); }
 
   [[nodiscard]] const Ring& ring() const { return ring_; }
   [[nodiscard]] const DriverCounters& counters() const { return counters_; }

@@ -92,6 +92,7 @@ Result<NetDriver::Plan> NetDriver::plan(const NetDriverOptions& options,
   const auto count = static_cast<std::uint16_t>(options.queue_pairs * 2);
   DriverMemory memory = TRY(DriverMemory::create({.queues = count,
                                                   .queue_size = options.queue_size,
+                                                  .queue_size_max = options.queue_size_max,
                                                   .buffer_stride = options.buffer_stride,
                                                   .buffer_lead = options.buffer_lead},
                                                  features));
@@ -211,21 +212,32 @@ Status NetDriver::stop() {
   return outcome;
 }
 
-Status NetDriver::restart_queue(QueueIndex index) {
+Status NetDriver::reset_queue(QueueIndex index) {
   if (!running_) return fail(ErrorCode::kWrongState, "the driver is not running");
   if (index.raw() >= queue_count()) {
     return fail(ErrorCode::kOutOfRange, "the driver has no such queue", index.raw());
+  }
+  if (!features_.has(Feature::kRingReset)) {
+    return fail(ErrorCode::kNotNegotiated,
+                "the device cannot reset one queue (no RING_RESET): stop and start all",
+                static_cast<std::int64_t>(Feature::kRingReset));
   }
   Queue& queue = queues_[index.raw()];
   if (queue.state == QueueState::kUnknown) {
     return fail(ErrorCode::kWrongState, "the device may still use the ring", index.raw());
   }
-  if (queue.state == QueueState::kRunning) {
-    queue.state = QueueState::kUnknown;
-    TRY(transport_->stop_queue(index));
-    queue.state = QueueState::kStopped;
-  }
+  if (queue.state == QueueState::kStopped) return {};
+  queue.state = QueueState::kUnknown;
+  TRY(transport_->stop_queue(index));
+  queue.state = QueueState::kStopped;
+  return {};
+}
+
+Status NetDriver::restart_queue(QueueIndex index, std::uint32_t size) {
+  TRY(reset_queue(index));
+  if (size != 0) TRY(memory_.resize(index, size));
   const RingSetup setup = begin_epoch(index);
+  Queue& queue = queues_[index.raw()];
   queue.state = QueueState::kUnknown;
   TRY(transport_->start_queue(setup));
   queue.state = QueueState::kRunning;

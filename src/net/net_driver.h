@@ -38,15 +38,17 @@ inline constexpr virtio::FeatureSet kDriverFeatures = {
     virtio::Feature::kIndirectDesc, virtio::Feature::kGuestCsum,  virtio::Feature::kHostTso4,
     virtio::Feature::kHostTso6,     virtio::Feature::kHostEcn,    virtio::Feature::kHostUso,
     virtio::Feature::kGuestTso4,    virtio::Feature::kGuestTso6,  virtio::Feature::kGuestEcn,
-    virtio::Feature::kGuestUso4,    virtio::Feature::kGuestUso6};
+    virtio::Feature::kGuestUso4,    virtio::Feature::kGuestUso6,  virtio::Feature::kRingReset};
 
 struct NetDriverOptions {
   std::uint16_t queue_pairs = 1;
-  std::uint32_t queue_size = 256;  // Split: a power of two. Packed: any up to 32768.
+  std::uint32_t queue_size = 256;    // Split: a power of two. Packed: any up to 32768.
+  std::uint32_t queue_size_max = 0;  // What one queue can be restarted with; 0: queue_size.
   /// Used if the device offers them; VERSION_1 is always required. Only what the driver's queues
   /// can do may be asked for: see kDriverFeatures.
   virtio::FeatureSet wanted = {virtio::Feature::kMrgRxbuf, virtio::Feature::kInOrder,
-                               virtio::Feature::kEventIdx, virtio::Feature::kIndirectDesc};
+                               virtio::Feature::kEventIdx, virtio::Feature::kIndirectDesc,
+                               virtio::Feature::kRingReset};
   /// The driver does not start without these.
   virtio::FeatureSet required;
   std::optional<MacAddress> mac;                // Else the device's, else a random local one.
@@ -92,9 +94,16 @@ class NetDriver {
   /// Stops every queue. On success the device no longer touches the memory. Stopping twice is
   /// harmless. After an error only reset() or reconnect() lead on: the device may still write.
   Status stop();
-  /// Stops one queue and starts it with a new epoch, while the others run on. (A device that stops
-  /// as a whole when one ring stops, Q-02, needs stop() and start() instead.)
-  Status restart_queue(QueueIndex queue);
+  /// Stops one queue while the others run on (virtio 1.3, 2.6.1). On success the device touches
+  /// neither its ring nor its buffers any more: what was outstanding comes back by recall() of
+  /// net/driver_queue.h. Harmless if the queue is stopped.
+  /// Errors: kNotNegotiated without RING_RESET: some devices stop as a whole when one ring stops
+  /// and this feature is how others say that they do not; stop() and start() remain.
+  /// kWrongState; kOutOfRange; those of the transport: then the device may still write.
+  Status reset_queue(QueueIndex queue);
+  /// Resets the queue if it runs, and starts it with a new epoch; `size` 0: that it had.
+  /// Errors: as reset_queue(); kOutOfRange above queue_size_max; kInvalidArgument.
+  Status restart_queue(QueueIndex queue, std::uint32_t size = 0);
   /// Stops all and puts the device back to before negotiation; start() begins anew.
   Status reset();
   /// Another device in the place of one that is gone. The same features are required again; the

@@ -139,9 +139,9 @@ void VirtioUserLink::loop(const std::stop_token& stop) {
 }
 
 // From here on close() can end a call that waits for the back-end. False: it was called already.
-bool VirtioUserLink::keep_socket(Result<UniqueFd> socket) {
+bool VirtioUserLink::keep_socket(const std::stop_token& stop, Result<UniqueFd> socket) {
   const std::lock_guard guard(mutex_);
-  if (!socket || thread_.get_stop_token().stop_requested()) return false;
+  if (!socket || stop.stop_requested()) return false;
   socket_ = *std::move(socket);
   view_.state = "connected";
   return true;
@@ -149,7 +149,7 @@ bool VirtioUserLink::keep_socket(Result<UniqueFd> socket) {
 
 Status VirtioUserLink::serve(const std::stop_token& stop,
                              std::unique_ptr<vhost::Frontend> frontend) {
-  if (!keep_socket(frontend->duplicate_socket())) return {};
+  if (!keep_socket(stop, frontend->duplicate_socket())) return {};
   const vhost::Frontend& session = *frontend;  // The driver's, and lives as long.
   const auto driver = TRY(net::NetDriver::create(driver_options(options_), std::move(frontend)));
   if (options_.mtu != 65535) {

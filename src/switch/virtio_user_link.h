@@ -63,7 +63,7 @@ class VirtioUserLink {
   void loop(const std::stop_token& stop);
   Status serve(const std::stop_token& stop, std::unique_ptr<vhost::Frontend> frontend);
   Status run(const std::stop_token& stop, net::NetDriver& driver);
-  [[nodiscard]] bool keep_socket(Result<UniqueFd> socket);
+  [[nodiscard]] bool keep_socket(const std::stop_token& stop, Result<UniqueFd> socket);
   void show(std::string_view state);
   void rest(const std::stop_token& stop, std::chrono::milliseconds time);
 

@@ -154,6 +154,24 @@ class PackedDriverRing {
     memory::full_barrier();  // E: the caller looks at the ring again now (EVI-05).
   }
 
+  void recall(auto&& back) {
+    if constexpr (kOrder == Order::kInOrder) {
+      for (PackedPosition at = used_; outstanding_ != 0; --outstanding_) {
+        back(lists_[at.slot()].token);
+        at.advance(lists_[at.slot()].slots, layout_.size());
+      }
+    } else {
+      for (const ListRecord& list : lists_) {
+        if (list.slots != 0) back(list.token);
+      }
+    }
+    for (ListRecord& list : lists_) list.slots = 0;
+    outstanding_ = 0;
+    used_ = avail_;
+    free_ = layout_.size();
+    set_error({ErrorCode::kClosed, "the ring was reset", 0});
+  }
+
   [[nodiscard]] bool has_used() const {
     return !error_ && outstanding_ > 0 &&
            (batch_pending_ ||

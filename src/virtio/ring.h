@@ -155,6 +155,12 @@ concept DriverRing =
       { ring.offer(offers) } -> std::same_as<std::size_t>;
       { ring.collect(out) } -> std::same_as<std::size_t>;
       { ring.should_notify() } -> std::same_as<bool>;  // Must the device be kicked?
+      // Once the device has let go of the ring (a reset): hands the token of every buffer that is
+      // outstanding to the function, each once; in order, as they were offered. The ring is empty
+      // then and does nothing more.
+      {
+        ring.recall([](std::uint32_t) {})
+      } -> std::same_as<void>;
       { ring.set_interrupts(true) } -> std::same_as<void>;
       { view.has_used() } -> std::same_as<bool>;
       { view.free_slots() } -> std::same_as<std::size_t>;

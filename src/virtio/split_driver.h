@@ -158,6 +158,22 @@ class SplitDriverRing {
     memory::full_barrier();  // E: the caller looks at the ring again now (EVI-05).
   }
 
+  void recall(auto&& back) {
+    if constexpr (kOrder == Order::kInOrder) {
+      for (std::uint16_t i = used_idx_; i != avail_idx_; ++i) {
+        back(chains_[avail_shadow_[layout_.slot(i)]].token);
+      }
+    } else {
+      for (const ChainRecord& chain : chains_) {
+        if (chain.slots != 0) back(chain.token);
+      }
+    }
+    for (ChainRecord& chain : chains_) chain.slots = 0;
+    used_idx_ = cached_used_ = avail_idx_;
+    free_ = layout_.size();
+    set_error({ErrorCode::kClosed, "the ring was reset", 0});
+  }
+
   [[nodiscard]] bool has_used() const {
     return !error_ && layout_.used_idx().load_relaxed() != used_idx_;
   }

@@ -234,6 +234,55 @@ TYPED_TEST_P(DriverRingContract, PKD_20_OneBufferAtATimeMakesProgressOnEverySize
   }
 }
 
+// RST-06: after a reset every outstanding buffer is the driver's again, none twice, none forgotten.
+// In order they come as they were offered (DPDK's lesson of 2018: freed by the in-order method).
+TYPED_TEST_P(DriverRingContract, RST_06_RecallGivesEachOutstandingBufferOnce) {
+  constexpr std::uint32_t kSize = 8;
+  for (std::uint32_t used = 0; used < 3 * kSize; ++used) {
+    for (const std::uint32_t outstanding : {0U, 1U, kSize - 1, kSize}) {
+      DriverBench<TypeParam> bench(kSize);
+      std::uint32_t token = 100;
+      for (std::uint32_t i = 0; i < used; ++i) {
+        ASSERT_TRUE(bench.offer(60, true, token++));
+        ASSERT_EQ(bench.use(1, 60), 1U);
+        ASSERT_EQ(bench.collect().size(), 1U);
+      }
+      std::vector<std::uint32_t> expected;
+      for (std::uint32_t i = 0; i < outstanding; ++i) {
+        expected.push_back(token);
+        ASSERT_TRUE(bench.offer(60, i % 2 == 0, token++));
+      }
+      // Some of them were used by the device, and one was collected: that one is not given again.
+      if (bench.use(outstanding / 2, 0) != 0) {
+        ASSERT_EQ(bench.collect(1).size(), 1U);
+        expected.erase(expected.begin());
+      }
+      std::vector<std::uint32_t> back;
+      bench.driver.recall([&](std::uint32_t one) { back.push_back(one); });
+      if (!TypeParam::kInOrder) std::ranges::sort(back);
+      EXPECT_EQ(back, expected) << used << " used before, " << outstanding << " outstanding";
+      EXPECT_EQ(bench.driver.outstanding(), 0U);
+      EXPECT_EQ(bench.driver.free_slots(), kSize);
+      bench.driver.recall([&](std::uint32_t one) { ADD_FAILURE() << one << " came twice"; });
+      EXPECT_FALSE(bench.offer(60, true, 1)) << "a ring that was reset takes nothing";
+      EXPECT_TRUE(bench.collect().empty());
+    }
+  }
+}
+
+// A buffer of several descriptors is one buffer.
+TYPED_TEST_P(DriverRingContract, RST_06_RecallKnowsBuffersOfSeveralDescriptors) {
+  DriverBench<TypeParam> bench(8);
+  const std::vector<virtio::OfferSegment> three(3, {bench.buffer(10), 10, true});
+  ASSERT_TRUE(bench.offer(three, 7));
+  ASSERT_TRUE(bench.offer(60, false, 8));
+  ASSERT_TRUE(bench.offer(three, 9));
+  std::vector<std::uint32_t> back;
+  bench.driver.recall([&](std::uint32_t one) { back.push_back(one); });
+  std::ranges::sort(back);
+  EXPECT_EQ(back, (std::vector<std::uint32_t>{7, 8, 9}));
+}
+
 REGISTER_TYPED_TEST_SUITE_P(DriverRingContract, ANewRingIsEmptyAndAllFree,
                             TheDeviceSeesEachBufferOnceAndInOrder, OffersAsManyAsFitAndSaysHowMany,
                             PlainBuffersGoOutInBurstsAsManyAsFit,
@@ -241,6 +290,8 @@ REGISTER_TYPED_TEST_SUITE_P(DriverRingContract, ANewRingIsEmptyAndAllFree,
                             CollectsNoMoreThanAskedForAndKeepsTheRest,
                             SPL_12_SPL_13_WrittenIsClampedToWhatWasPostedWritable,
                             KicksWhenTheDeviceWantsItAndNotElse, InterruptsAreAskedForAndTurnedOff,
-                            PKD_20_OneBufferAtATimeMakesProgressOnEverySize);
+                            PKD_20_OneBufferAtATimeMakesProgressOnEverySize,
+                            RST_06_RecallGivesEachOutstandingBufferOnce,
+                            RST_06_RecallKnowsBuffersOfSeveralDescriptors);
 
 }  // namespace sluice::test

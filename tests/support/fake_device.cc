@@ -48,9 +48,9 @@ FakeDevice::Queue::Queue(Queue&&) noexcept = default;
 FakeDevice::Queue::~Queue() = default;
 
 FakeDevice::FakeDevice(std::uint16_t pairs)
-    : offered{Feature::kVersion1, Feature::kRingPacked,   Feature::kInOrder,
-              Feature::kEventIdx, Feature::kIndirectDesc, Feature::kMrgRxbuf,
-              Feature::kMq,       Feature::kCtrlVq,       Feature::kStatus},
+    : offered{Feature::kVersion1,     Feature::kRingPacked, Feature::kInOrder, Feature::kEventIdx,
+              Feature::kIndirectDesc, Feature::kMrgRxbuf,   Feature::kMq,      Feature::kCtrlVq,
+              Feature::kStatus,       Feature::kRingReset},
       config_space(24),
       pairs_(pairs),
       queues_(std::size_t{2} * pairs + 1) {}

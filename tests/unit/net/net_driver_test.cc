@@ -9,14 +9,13 @@
 #include <memory>
 #include <set>
 
-#include "fake_driver_transport.h"
+#include "net_driver_fixture.h"
 
 namespace sluice::net {
 namespace {
 
 using virtio::Feature;
 using virtio::FeatureSet;
-using State = FakeDriverTransport::State;
 
 std::size_t open_descriptors() {
   std::size_t count = 0;
@@ -24,32 +23,6 @@ std::size_t open_descriptors() {
   while (::readdir(dir.get()) != nullptr) ++count;
   return count;
 }
-
-class NetDriverTest : public ::testing::Test {
- protected:
-  NetDriverTest() {
-    state_->offered.features = kDriverFeatures | FeatureSet{Feature::kMq, Feature::kMac};
-    state_->offered.max_queue_pairs = 8;
-  }
-  Result<std::unique_ptr<NetDriver>> create(const NetDriverOptions& options) {
-    return NetDriver::create(options, std::make_unique<FakeDriverTransport>(state_));
-  }
-  std::unique_ptr<NetDriver> must_create(const NetDriverOptions& options) {
-    auto driver = create(options);
-    EXPECT_TRUE(driver.has_value()) << (driver ? "" : driver.error().text);
-    return driver ? std::move(*driver) : nullptr;
-  }
-  // What traffic leaves behind: every byte of every ring is used.
-  void soil(const NetDriver& driver) {
-    const auto bytes = driver.memory().bytes();
-    std::fill(bytes.begin(), bytes.end(), std::byte{0xa5});
-  }
-  std::size_t calls_of(const std::string& name) const {
-    return static_cast<std::size_t>(std::count(state_->calls.begin(), state_->calls.end(), name));
-  }
-
-  std::shared_ptr<State> state_ = std::make_shared<State>();
-};
 
 constexpr Feature kPacked = Feature::kRingPacked;
 
@@ -239,35 +212,6 @@ TEST_F(NetDriverTest, StopDisablesAllPairsBeforeItStopsTheFirst) {
                                              "disable",    "stop_queue", "stop_queue",
                                              "stop_queue", "stop_queue"};
   EXPECT_EQ(state_->calls, expected);
-}
-
-TEST_F(NetDriverTest, OneQueueRestartsWhileTheOthersKeepTheirBytes) {
-  const auto driver = must_create({.queue_pairs = 2});
-  ASSERT_TRUE(driver->start());
-  soil(*driver);
-  ASSERT_TRUE(driver->restart_queue(QueueIndex(2)));
-  EXPECT_EQ(calls_of("stop_queue"), 1U);
-  EXPECT_EQ(state_->rings.at(2).starts, 2);
-  EXPECT_EQ(state_->rings.at(1).starts, 1);
-  EXPECT_EQ(driver->memory().ring(QueueIndex(1)).descriptors[0], std::byte{0xa5});
-  EXPECT_EQ(driver->memory().ring(QueueIndex(3)).device_area[0], std::byte{0xa5});
-  EXPECT_EQ(driver->restart_queue(QueueIndex(4)).error().code, ErrorCode::kOutOfRange);
-  ASSERT_TRUE(driver->stop());
-  EXPECT_EQ(driver->restart_queue(QueueIndex(0)).error().code, ErrorCode::kWrongState);
-}
-
-TEST_F(NetDriverTest, AQueueThatDidNotStopIsNeverCleaned) {
-  const auto driver = must_create({});
-  ASSERT_TRUE(driver->start());
-  soil(*driver);
-  state_->fail_at = "stop_queue";
-  EXPECT_FALSE(driver->restart_queue(QueueIndex(0)));
-  EXPECT_EQ(driver->memory().ring(QueueIndex(0)).descriptors[0], std::byte{0xa5});
-  EXPECT_EQ(driver->queue(QueueIndex(0)).error().code, ErrorCode::kWrongState);
-  EXPECT_TRUE(driver->queue(QueueIndex(1)));
-  EXPECT_EQ(driver->restart_queue(QueueIndex(0)).error().code, ErrorCode::kWrongState);
-  ASSERT_TRUE(driver->stop());
-  EXPECT_TRUE(driver->start());
 }
 
 TEST_F(NetDriverTest, AfterAFailedStopOnlyResetOrReconnectLeadOn) {

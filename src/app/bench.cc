@@ -14,6 +14,7 @@
 #include "app/bench_case.h"
 #include "app/bench_device.h"
 #include "app/bench_driver.h"
+#include "app/bench_matrix.h"
 #include "app/bench_options.h"
 #include "app/bench_pair.h"
 #include "app/report.h"
@@ -25,6 +26,17 @@ namespace {
 
 constexpr std::string_view kReading = "understand the command line";
 
+// Requires: the checks found nothing.
+PairOptions pair_options(const BenchChoice& choice) {
+  PairOptions options;
+  options.cases = cases_of(choice);
+  options.window = std::chrono::milliseconds(static_cast<int>(choice.seconds * 1e3));
+  options.device_core = choice.cores[0];
+  options.driver_core = choice.cores[1];
+  options.json = choice.json;
+  return options;
+}
+
 void add_pair(CLI::App& bench, Action& action) {
   const auto choice = std::make_shared<BenchChoice>();
   CLI::App* command = bench.add_subcommand(
@@ -35,16 +47,7 @@ void add_pair(CLI::App& bench, Action& action) {
   add_case_options(*command, *choice);
   add_direction_option(*command, *choice, {"to-driver", "from-driver", "loopback"},
                        "to-driver, from-driver or loopback (default all three)");
-  command->add_option("--seconds", choice->seconds, "Length of a window (0.05 to 60, default 1)")
-      ->check(between(0.05, 60))
-      ->type_name("S");
-  command
-      ->add_option("--cores", choice->cores,
-                   "Core of the device and core of the driver (default 0,1)")
-      ->expected(2)
-      ->delimiter(',')
-      ->type_name("N");
-  command->add_flag("--json", choice->json, "Print one JSON document");
+  add_window_options(*command, *choice);
   command->footer(
       "RTT is the round trip of one cache line between the two cores, before and after: figures\n"
       "with different STATE cannot be compared. In loopback a packet counts once a lap.\n\n"
@@ -54,13 +57,50 @@ void add_pair(CLI::App& bench, Action& action) {
     action = [choice] {
       if (const auto problem = check_cases(*choice)) return report(kReading, {*problem});
       if (const auto problem = check_cores(*choice)) return report(kReading, {*problem});
-      PairOptions options;
-      options.cases = cases_of(*choice);
-      options.window = std::chrono::milliseconds(static_cast<int>(choice->seconds * 1e3));
-      options.device_core = choice->cores[0];
-      options.driver_core = choice->cores[1];
-      options.json = choice->json;
-      return run_pair(options);
+      return run_pair(pair_options(*choice));
+    };
+  });
+}
+
+void add_matrix(CLI::App& bench, Action& action) {
+  const auto choice = std::make_shared<BenchChoice>();
+  const auto options = std::make_shared<MatrixOptions>();
+  choice->seconds = 0.5;
+  CLI::App* command = bench.add_subcommand(
+      "matrix",
+      "`pair` for every direction, number of queues and order, in one table for each format of "
+      "the\n"
+      "ring. All cells are measured in turn, several times: each sees the same times of the "
+      "machine.");
+  add_ring_format_option(*command, *choice, true);
+  add_mergeable_option(*command, *choice);
+  add_size_options(*command, *choice);
+  command->add_option("--queues", options->queues, "Numbers of queue pairs (default 1,2,4)")
+      ->check(between(1, 127))
+      ->delimiter(',')
+      ->type_name("N,...");
+  command->add_option("--runs", options->runs, "Windows of each cell (1 to 1000, default 3)")
+      ->check(between(1, 1000))
+      ->type_name("N");
+  add_window_options(*command, *choice);
+  command->add_option("--svg", options->svg, "Also draw the cells as bars into this file")
+      ->type_name("FILE");
+  command->footer(
+      "Medians of the windows in the state (near or far cores) that most were in; the document "
+      "has\n"
+      "the cells of every state.\n\n"
+      "Examples:\n  sluice bench matrix --ring packed --runs 5 --svg matrix.svg\n"
+      "  sluice bench matrix --queues 1,2 --size 1518 --json");
+  command->callback([&action, choice, options] {
+    action = [choice, options] {
+      choice->orders = {"any"};
+      if (const auto problem = check_cases(*choice)) return report(kReading, {*problem});
+      if (const auto problem = check_cores(*choice)) return report(kReading, {*problem});
+      options->pair = pair_options(*choice);
+      options->rings.clear();
+      for (const std::string& ring : choice->rings) options->rings.push_back(ring == "packed");
+      options->base = cases_of(*choice).front();
+      return run_matrix(*options);
     };
   });
 }
@@ -189,6 +229,7 @@ void add_bench_command(CLI::App& app, Action& action) {
   bench->require_subcommand(1);
   bench->footer("Examples:\n  sluice bench pair\n  sluice bench pair --help");
   add_pair(*bench, action);
+  add_matrix(*bench, action);
   add_device(*bench, action);
   add_driver(*bench, action);
 }

@@ -59,10 +59,7 @@ CLI::Validator between(double least, double most) {
   return {check, ""};
 }
 
-void add_case_options(CLI::App& command, BenchChoice& choice) {
-  command.add_option("--queues", choice.base.queues, "Queue pairs (1 to 127, default 1)")
-      ->check(between(1, 127))
-      ->type_name("N");
+void add_size_options(CLI::App& command, BenchChoice& choice) {
   command
       .add_option("--size", choice.base.size,
                   "Length of a frame, without FCS (60 to 9000 bytes, default 64)")
@@ -73,11 +70,18 @@ void add_case_options(CLI::App& command, BenchChoice& choice) {
                   "Entries of a ring; split: a power of two (2 to 32768, default 256)")
       ->check(between(2, 32768))
       ->type_name("N");
+}
+
+void add_case_options(CLI::App& command, BenchChoice& choice) {
+  command.add_option("--queues", choice.base.queues, "Queue pairs (1 to 127, default 1)")
+      ->check(between(1, 127))
+      ->type_name("N");
+  add_size_options(command, choice);
   command.add_flag("--one-used-entry", choice.base.one_used_entry,
                    "One used entry for a whole transmit burst; needs --order in-order");
 }
 
-void add_ring_options(CLI::App& command, BenchChoice& choice, bool several) {
+void add_ring_format_option(CLI::App& command, BenchChoice& choice, bool several) {
   CLI::Option* ring =
       command
           .add_option("--ring", choice.rings,
@@ -85,6 +89,19 @@ void add_ring_options(CLI::App& command, BenchChoice& choice, bool several) {
                                   several ? "both" : "split"))
           ->check(one_of({"split", "packed"}))
           ->type_name("FORMAT");
+  if (!several) ring->expected(1);
+}
+
+void add_mergeable_option(CLI::App& command, BenchChoice& choice) {
+  command
+      .add_option("--mrg", choice.mrg,
+                  "Mergeable receive buffers (MRG_RXBUF): on or off (default on)")
+      ->check(one_of({"on", "off"}))
+      ->type_name("on|off");
+}
+
+void add_ring_options(CLI::App& command, BenchChoice& choice, bool several) {
+  add_ring_format_option(command, choice, several);
   CLI::Option* order =
       command
           .add_option("--order", choice.orders,
@@ -92,15 +109,23 @@ void add_ring_options(CLI::App& command, BenchChoice& choice, bool several) {
                                   several ? "both" : "any"))
           ->check(one_of({"any", "in-order"}))
           ->type_name("ORDER");
-  if (!several) {
-    ring->expected(1);
-    order->expected(1);
-  }
+  if (!several) order->expected(1);
+  add_mergeable_option(command, choice);
+}
+
+void add_window_options(CLI::App& command, BenchChoice& choice) {
   command
-      .add_option("--mrg", choice.mrg,
-                  "Mergeable receive buffers (MRG_RXBUF): on or off (default on)")
-      ->check(one_of({"on", "off"}))
-      ->type_name("on|off");
+      .add_option("--seconds", choice.seconds,
+                  fmt::format("Length of a window (0.05 to 60, default {})", choice.seconds))
+      ->check(between(0.05, 60))
+      ->type_name("S");
+  command
+      .add_option("--cores", choice.cores,
+                  "Core of the device and core of the driver (default 0,1)")
+      ->expected(2)
+      ->delimiter(',')
+      ->type_name("N");
+  command.add_flag("--json", choice.json, "Print one JSON document");
 }
 
 CLI::Option& add_direction_option(CLI::App& command, BenchChoice& choice,

@@ -31,10 +31,18 @@ struct BenchChoice {
 /// Numbers from `least` to `most`.
 [[nodiscard]] CLI::Validator between(double least, double most);
 
-/// --queues, --size, --queue-size, --one-used-entry.
+/// --size, --queue-size.
+void add_size_options(CLI::App& command, BenchChoice& choice);
+/// These, --queues and --one-used-entry.
 void add_case_options(CLI::App& command, BenchChoice& choice);
+/// --ring. `several`: each format may be measured, else one only.
+void add_ring_format_option(CLI::App& command, BenchChoice& choice, bool several);
+/// --mrg.
+void add_mergeable_option(CLI::App& command, BenchChoice& choice);
 /// --ring, --order, --mrg. `several`: each ring and order may be measured, else one only.
 void add_ring_options(CLI::App& command, BenchChoice& choice, bool several);
+/// --seconds, of a window, with the default that `choice` has; --cores; --json.
+void add_window_options(CLI::App& command, BenchChoice& choice);
 /// --direction, one of `names`; `help` describes them.
 CLI::Option& add_direction_option(CLI::App& command, BenchChoice& choice,
                                   const std::vector<std::string>& names, const char* help);

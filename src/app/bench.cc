@@ -62,6 +62,30 @@ void add_pair(CLI::App& bench, Action& action) {
   });
 }
 
+void add_forward(CLI::App& bench, Action& action) {
+  const auto choice = std::make_shared<BenchChoice>();
+  choice->directions = {"forward"};
+  CLI::App* command = bench.add_subcommand(
+      "forward",
+      "Packets a second from one driver through the switch to another: the switch (two ports and\n"
+      "the worker of `sluice run`) on one core, both drivers on the other.");
+  add_ring_options(*command, *choice, true);
+  add_case_options(*command, *choice);
+  add_window_options(*command, *choice);
+  command->footer(
+      "Counted at the receiver, which reads headers only; what the sender offers beyond is "
+      "dropped.\n"
+      "\n"
+      "Examples:\n  sluice bench forward --ring packed\n  sluice bench forward --size 1518 --json");
+  command->callback([&action, choice] {
+    action = [choice] {
+      if (const auto problem = check_cases(*choice)) return report(kReading, {*problem});
+      if (const auto problem = check_cores(*choice)) return report(kReading, {*problem});
+      return run_pair(pair_options(*choice));
+    };
+  });
+}
+
 void add_matrix(CLI::App& bench, Action& action) {
   const auto choice = std::make_shared<BenchChoice>();
   const auto options = std::make_shared<MatrixOptions>();
@@ -113,8 +137,9 @@ void add_device(CLI::App& bench, Action& action) {
   command->add_option("--socket", choice->socket, "Unix socket to listen on")
       ->required()
       ->type_name("PATH");
-  add_direction_option(*command, *choice, {"to-driver", "from-driver", "loopback"},
-                       "to-driver, from-driver or loopback (default to-driver)")
+  add_direction_option(*command, *choice, {"to-driver", "from-driver", "loopback", "forward"},
+                       "to-driver, from-driver, loopback, or forward, which opens a second port at "
+                       "PATH.2 (default to-driver)")
       .expected(1);
   command->add_option("--core", choice->core, "Core of the worker (default -1: any)")
       ->type_name("N");
@@ -229,6 +254,7 @@ void add_bench_command(CLI::App& app, Action& action) {
   bench->require_subcommand(1);
   bench->footer("Examples:\n  sluice bench pair\n  sluice bench pair --help");
   add_pair(*bench, action);
+  add_forward(*bench, action);
   add_matrix(*bench, action);
   add_device(*bench, action);
   add_driver(*bench, action);

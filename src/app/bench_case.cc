@@ -17,6 +17,7 @@ std::string_view name_of(Direction direction) {
     case Direction::kFromDriver: return "from-driver";
     case Direction::kLoopback: return "loopback";
     case Direction::kBoth: return "both";
+    case Direction::kForward: return "forward";
   }
   return "";
 }

@@ -11,7 +11,8 @@
 
 namespace sluice::app {
 
-enum class Direction : std::uint8_t { kToDriver, kFromDriver, kLoopback, kBoth };
+/// kForward: from one driver through the switch to another.
+enum class Direction : std::uint8_t { kToDriver, kFromDriver, kLoopback, kBoth, kForward };
 
 [[nodiscard]] std::string_view name_of(Direction direction);
 

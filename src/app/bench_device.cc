@@ -38,6 +38,11 @@ fabric::SwitchOptions switch_options(const DeviceEndOptions& options) {
   port.one_used_entry = options.what.one_used_entry;
   result.vhost_user.push_back(port);
   std::string peer = kPort;  // Loopback: what comes in goes out again.
+  if (options.what.direction == Direction::kForward) {
+    port.path = second_socket(options.socket);
+    port.name = peer = "second";
+    result.vhost_user.push_back(port);
+  }
   if (options.what.direction == Direction::kToDriver) {
     result.generators.push_back(
         {.name = "generator", .queues = options.what.queues, .size = options.what.size});
@@ -158,8 +163,10 @@ Result<DeviceProcess> DeviceProcess::start(const DeviceEndOptions& options) {
   if (failed != 0) return fail(ErrorCode::kSystem, "cannot start the device's process", failed);
 
   DeviceProcess process(pid, std::move(our_out), std::move(our_in));
+  const bool two = what.direction == Direction::kForward;
+  const std::string last = two ? second_socket(options.socket) : options.socket;
   for (int i = 0; i < 500; ++i) {
-    if (::access(options.socket.c_str(), F_OK) == 0) return process;
+    if (::access(last.c_str(), F_OK) == 0) return process;
     if (::waitpid(pid, nullptr, WNOHANG) == pid) {
       process.pid_ = -1;
       return fail(ErrorCode::kSystem, "the device's process ended at once");

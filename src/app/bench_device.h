@@ -17,6 +17,11 @@ struct DeviceEndOptions {
   int core = -1;  // Of the worker; not pinned if negative.
 };
 
+/// Of the second port, which the first one's packets go to, in a case of kForward.
+[[nodiscard]] inline std::string second_socket(const std::string& socket) {
+  return socket + ".2";
+}
+
 /// Runs the device's end in this process until standard input closes. For each line read there it
 /// prints one: the packets its worker took from the driver so far, and the time in nanoseconds.
 /// Returns an ExitCode.

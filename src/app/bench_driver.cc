@@ -83,7 +83,18 @@ void DriverEnd::go() {
   thread_ = std::thread([this] {
     if (options_.core >= 0) [[maybe_unused]]
       const Status pinned = pin_to_core(options_.core);
-    loop();
+    while (!stop_.load(std::memory_order_relaxed)) step();
+  });
+}
+
+void DriverEnd::go_with(DriverEnd& other) {
+  thread_ = std::thread([this, &other] {
+    if (options_.core >= 0) [[maybe_unused]]
+      const Status pinned = pin_to_core(options_.core);
+    while (!stop_.load(std::memory_order_relaxed)) {
+      step();
+      other.step();
+    }
   });
 }
 
@@ -114,51 +125,29 @@ void DriverEnd::build_frame() {
   std::ranges::copy(options_.mac, bytes.begin() + 6);
   const auto ip_length = static_cast<std::uint16_t>(std::min(options_.what.size, 65'535U) - 14);
   const auto udp_length = static_cast<std::uint16_t>(ip_length - 20);
-  const std::array<std::uint8_t, 30> headers = {0x08,
-                                                0x00,  // IPv4
-                                                0x45,
-                                                0,
-                                                static_cast<std::uint8_t>(ip_length >> 8),
-                                                static_cast<std::uint8_t>(ip_length),
-                                                0,
-                                                0,
-                                                0x40,
-                                                0,
-                                                64,
-                                                17,
-                                                0,
-                                                0,
-                                                10,
-                                                0,
-                                                0,
-                                                1,
-                                                10,
-                                                0,
-                                                0,
-                                                2,  // 10.0.0.1 to 10.0.0.2
-                                                0x10,
-                                                0,
-                                                0,
-                                                9,
-                                                static_cast<std::uint8_t>(udp_length >> 8),
-                                                static_cast<std::uint8_t>(udp_length),
-                                                0,
-                                                0};  // UDP, no checksum
-  std::ranges::copy(headers, bytes.begin() + 12);
+  const auto high = [](std::uint16_t value) { return static_cast<std::uint8_t>(value >> 8); };
+  const auto low = [](std::uint16_t value) { return static_cast<std::uint8_t>(value); };
+  // IPv4 from 10.0.0.1 to 10.0.0.2, UDP without a checksum.
+  const std::array<std::uint8_t, 2> type = {0x08, 0x00};
+  const std::array<std::uint8_t, 20> ip = {
+      0x45, 0, high(ip_length), low(ip_length), 0, 0, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0,
+      0,    2};
+  const std::array<std::uint8_t, 8> udp = {0x10, 0, 0, 9, high(udp_length), low(udp_length), 0, 0};
+  std::ranges::copy(type, bytes.begin() + 12);
+  std::ranges::copy(ip, bytes.begin() + 14);
+  std::ranges::copy(udp, bytes.begin() + 34);
   std::memcpy(frame_.data(), bytes.data(), bytes.size());
 }
 
-void DriverEnd::loop() {
+void DriverEnd::step() {
   const Direction direction = options_.what.direction;
   const bool sends = direction == Direction::kFromDriver || direction == Direction::kBoth;
-  while (!stop_.load(std::memory_order_relaxed)) {
-    for (Pair& pair : pairs_) {
-      if (direction == Direction::kLoopback) {
-        echo(pair);
-      } else {
-        if (direction != Direction::kFromDriver) receive(pair);
-        if (sends) send(pair);
-      }
+  for (Pair& pair : pairs_) {
+    if (direction == Direction::kLoopback) {
+      echo(pair);
+    } else {
+      if (direction != Direction::kFromDriver) receive(pair);
+      if (sends) send(pair);
     }
   }
 }

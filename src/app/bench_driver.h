@@ -42,6 +42,9 @@ class DriverEnd {
 
   /// Starts the loop.
   void go();
+  /// The same with a loop that serves `other`, too, by turns: two drivers on one core. `other`
+  /// outlives the loop.
+  void go_with(DriverEnd& other);
   /// Ends the loop and stops the device. Counters stay readable.
   void stop();
 
@@ -58,7 +61,7 @@ class DriverEnd {
     net::DriverTransmitQueue transmitq;
   };
   Status open_queues();
-  void loop();
+  void step();
   void receive(Pair& pair);
   void send(Pair& pair);
   void echo(Pair& pair);

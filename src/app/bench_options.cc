@@ -22,7 +22,8 @@ using control::Problem;
 const std::map<std::string, Direction> kDirections = {{"to-driver", Direction::kToDriver},
                                                       {"from-driver", Direction::kFromDriver},
                                                       {"loopback", Direction::kLoopback},
-                                                      {"both", Direction::kBoth}};
+                                                      {"both", Direction::kBoth},
+                                                      {"forward", Direction::kForward}};
 
 bool contains(const std::vector<std::string>& words, const char* word) {
   return std::ranges::find(words, word) != words.end();

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -44,6 +45,44 @@ class ScratchDirectory {
  private:
   explicit ScratchDirectory(std::string name) : name_(std::move(name)) {}
   std::string name_;
+};
+
+// The driver's end of a case; two of them on one core if packets go from one to another.
+class Drivers {
+ public:
+  static Result<Drivers> create(const std::string& socket, const BenchCase& what, int core) {
+    Drivers drivers;
+    DriverEndOptions options;
+    options.socket = socket;
+    options.what = what;
+    options.core = core;
+    if (what.direction == Direction::kForward) {
+      options.socket = second_socket(socket);
+      options.what.direction = Direction::kToDriver;
+      drivers.second_ = TRY(DriverEnd::create(options));
+      options.socket = socket;
+      options.what.direction = Direction::kFromDriver;
+    }
+    drivers.first_ = TRY(DriverEnd::create(options));
+    return drivers;
+  }
+  void go() { second_ == nullptr ? first_->go() : first_->go_with(*second_); }
+  [[nodiscard]] const DriverEnd& receiver() const {
+    return second_ == nullptr ? *first_ : *second_;
+  }
+  Status stop() {
+    for (DriverEnd* end : {first_.get(), second_.get()}) {
+      if (end == nullptr) continue;
+      end->stop();
+      if (const auto error = end->error()) return std::unexpected(*error);
+    }
+    return {};
+  }
+
+ private:
+  Drivers() = default;
+  std::unique_ptr<DriverEnd> second_;  // Outlives the loop of the first.
+  std::unique_ptr<DriverEnd> first_;
 };
 
 struct Count {
@@ -85,20 +124,15 @@ Result<BenchRow> measure_pair(const BenchCase& what, const PairOptions& options)
   const auto directory = TRY(ScratchDirectory::create());
   const std::string socket = directory.file("pair.sock");
   auto device = TRY(DeviceProcess::start({socket, what, options.device_core}));
-  DriverEndOptions driver_options;
-  driver_options.socket = socket;
-  driver_options.what = what;
-  driver_options.core = options.driver_core;
-  auto driver = TRY(DriverEnd::create(driver_options));
-  driver->go();
+  auto drivers = TRY(Drivers::create(socket, what, options.driver_core));
+  drivers.go();
   std::this_thread::sleep_for(kWarmUp);
-  const Count first = TRY(count_of(what, *driver, device));
+  const Count first = TRY(count_of(what, drivers.receiver(), device));
   std::this_thread::sleep_for(options.window);
-  const Count last = TRY(count_of(what, *driver, device));
+  const Count last = TRY(count_of(what, drivers.receiver(), device));
   row.device_path = TRY(device.read()).path;
-  row.driver_path = driver->path();
-  driver->stop();
-  if (const auto error = driver->error()) return std::unexpected(*error);
+  row.driver_path = drivers.receiver().path();
+  TRY(drivers.stop());
   TRY(device.stop());
   row.mpps = static_cast<double>(last.packets - first.packets) * 1e3 / (last.ns - first.ns);
   row.cycles = row.nanoseconds() * ticks_per_ns();

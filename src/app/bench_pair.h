@@ -1,4 +1,5 @@
-// `sluice bench pair`: device and driver in two processes that meet over a vhost-user socket.
+// `sluice bench pair` and `forward`: device and driver in two processes that meet over vhost-user
+// sockets.
 #pragma once
 
 #include <chrono>

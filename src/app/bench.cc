@@ -14,6 +14,7 @@
 #include "app/bench_case.h"
 #include "app/bench_device.h"
 #include "app/bench_driver.h"
+#include "app/bench_latency.h"
 #include "app/bench_matrix.h"
 #include "app/bench_options.h"
 #include "app/bench_pair.h"
@@ -86,6 +87,38 @@ void add_forward(CLI::App& bench, Action& action) {
   });
 }
 
+void add_latency(CLI::App& bench, Action& action) {
+  const auto choice = std::make_shared<BenchChoice>();
+  const auto options = std::make_shared<LatencyOptions>();
+  choice->directions = {"loopback"};
+  CLI::App* command = bench.add_subcommand(
+      "latency",
+      "Time of a frame from a driver through the switch and back, at shares of the rate that the\n"
+      "same ring sustains, and from idle, when worker and driver sleep.");
+  add_ring_options(*command, *choice, true);
+  add_size_options(*command, *choice);
+  command
+      ->add_option("--load", options->loads,
+                   "Shares of the highest rate, per cent (1 to 100, default 10,50,90)")
+      ->check(between(1, 100))
+      ->delimiter(',')
+      ->type_name("N,...");
+  add_window_options(*command, *choice);
+  command->footer(
+      "Frames carry the time when they were due, so a sender that is late counts. From idle one\n"
+      "frame leaves every 2 ms, wakes the worker by its kick, and the answer wakes the driver.\n\n"
+      "Examples:\n  sluice bench latency --ring packed --order in-order\n"
+      "  sluice bench latency --load 25,75 --json");
+  command->callback([&action, choice, options] {
+    action = [choice, options] {
+      if (const auto problem = check_cases(*choice)) return report(kReading, {*problem});
+      if (const auto problem = check_cores(*choice)) return report(kReading, {*problem});
+      options->pair = pair_options(*choice);
+      return run_latency(*options);
+    };
+  });
+}
+
 void add_matrix(CLI::App& bench, Action& action) {
   const auto choice = std::make_shared<BenchChoice>();
   const auto options = std::make_shared<MatrixOptions>();
@@ -143,6 +176,8 @@ void add_device(CLI::App& bench, Action& action) {
       .expected(1);
   command->add_option("--core", choice->core, "Core of the worker (default -1: any)")
       ->type_name("N");
+  command->add_flag("--sleep", choice->sleepy,
+                    "The worker sleeps when there is nothing to do (adaptive polling)");
   command->footer(
       "Ends when its standard input closes. For each line it reads it prints the packets received\n"
       "so far, the time in nanoseconds, and the path.\n\n"
@@ -152,7 +187,7 @@ void add_device(CLI::App& bench, Action& action) {
       if (const auto problem = check_core(*choice)) return report(kReading, {*problem});
       BenchCase what = choice->base;
       what.direction = direction_of(*choice);
-      return run_device_end({choice->socket, what, choice->core});
+      return run_device_end({choice->socket, what, choice->core, choice->sleepy});
     };
   });
 }
@@ -255,6 +290,7 @@ void add_bench_command(CLI::App& app, Action& action) {
   bench->footer("Examples:\n  sluice bench pair\n  sluice bench pair --help");
   add_pair(*bench, action);
   add_forward(*bench, action);
+  add_latency(*bench, action);
   add_matrix(*bench, action);
   add_device(*bench, action);
   add_driver(*bench, action);

@@ -53,7 +53,7 @@ fabric::SwitchOptions switch_options(const DeviceEndOptions& options) {
   }
   result.forward = fabric::Forward::kPatch;
   result.patches.emplace_back(kPort, peer);
-  result.workers.poll = fabric::PollMode::kBusy;
+  result.workers.poll = options.sleepy ? fabric::PollMode::kAdaptive : fabric::PollMode::kBusy;
   if (options.core >= 0) result.workers.cores = {static_cast<std::uint16_t>(options.core)};
   return result;
 }
@@ -147,6 +147,7 @@ Result<DeviceProcess> DeviceProcess::start(const DeviceEndOptions& options) {
                                     fmt::format("{}", what.queues),
                                     "--core",
                                     fmt::format("{}", options.core)};
+  if (options.sleepy) words.emplace_back("--sleep");
   if (what.one_used_entry) words.emplace_back("--one-used-entry");
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());

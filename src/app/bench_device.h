@@ -14,7 +14,8 @@ namespace sluice::app {
 struct DeviceEndOptions {
   std::string socket;
   BenchCase what;
-  int core = -1;  // Of the worker; not pinned if negative.
+  int core = -1;        // Of the worker; not pinned if negative.
+  bool sleepy = false;  // The worker polls adaptively instead of busily.
 };
 
 /// Of the second port, which the first one's packets go to, in a case of kForward.

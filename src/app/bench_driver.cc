@@ -2,6 +2,7 @@
 #include "app/bench_driver.h"
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cstring>
 #include <span>
@@ -19,9 +20,6 @@ namespace {
 
 // As testpmd's default.
 constexpr std::size_t kBurst = 32;
-// Of each frame sent this much is written anew: all of the shortest frame. (testpmd's txonly writes
-// the headers only.)
-constexpr std::size_t kWritten = 64;
 // Frames that circulate in loopback; fewer than a ring has, so that both ends find room.
 constexpr std::size_t kInFlight = 192;
 
@@ -46,23 +44,46 @@ void pause_core() {
 
 }  // namespace
 
-DriverEnd::DriverEnd(Passkey, const DriverEndOptions& options,
-                     std::unique_ptr<net::NetDriver> driver)
-    : options_(options), driver_(std::move(driver)) {
-  build_frame();
-}
-
-DriverEnd::~DriverEnd() {
-  stop();
-}
-
-Result<std::unique_ptr<DriverEnd>> DriverEnd::create(const DriverEndOptions& options) {
+Result<std::unique_ptr<net::NetDriver>> start_driver(const DriverEndOptions& options) {
   vhost::FrontendSource::Options source_options;
   source_options.path = options.socket;
   auto source = TRY(vhost::FrontendSource::create(source_options));
   auto frontend = TRY(source.next(std::chrono::seconds(5)));
   auto driver = TRY(net::NetDriver::create(driver_options(options), std::move(frontend)));
   TRY(driver->start());
+  return driver;
+}
+
+std::array<std::byte, 64> frame_head(const DriverEndOptions& options) {
+  std::array<std::uint8_t, 64> bytes{};
+  std::ranges::copy(options.peer_mac, bytes.begin());
+  std::ranges::copy(options.mac, bytes.begin() + 6);
+  const auto ip_length = static_cast<std::uint16_t>(std::min(options.what.size, 65'535U) - 14);
+  const auto udp_length = static_cast<std::uint16_t>(ip_length - 20);
+  const auto high = [](std::uint16_t value) { return static_cast<std::uint8_t>(value >> 8); };
+  const auto low = [](std::uint16_t value) { return static_cast<std::uint8_t>(value); };
+  // IPv4 from 10.0.0.1 to 10.0.0.2, UDP without a checksum.
+  const std::array<std::uint8_t, 2> type = {0x08, 0x00};
+  const std::array<std::uint8_t, 20> ip = {
+      0x45, 0, high(ip_length), low(ip_length), 0, 0, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0,
+      0,    2};
+  const std::array<std::uint8_t, 8> udp = {0x10, 0, 0, 9, high(udp_length), low(udp_length), 0, 0};
+  std::ranges::copy(type, bytes.begin() + 12);
+  std::ranges::copy(ip, bytes.begin() + 14);
+  std::ranges::copy(udp, bytes.begin() + 34);
+  return std::bit_cast<std::array<std::byte, 64>>(bytes);
+}
+
+DriverEnd::DriverEnd(Passkey, const DriverEndOptions& options,
+                     std::unique_ptr<net::NetDriver> driver)
+    : options_(options), driver_(std::move(driver)), frame_(frame_head(options)) {}
+
+DriverEnd::~DriverEnd() {
+  stop();
+}
+
+Result<std::unique_ptr<DriverEnd>> DriverEnd::create(const DriverEndOptions& options) {
+  auto driver = TRY(start_driver(options));
   auto end = std::make_unique<DriverEnd>(Passkey{}, options, std::move(driver));
   TRY(end->open_queues());
   return end;
@@ -117,28 +138,6 @@ std::optional<Error> DriverEnd::error() const {
   return std::nullopt;
 }
 
-// Ethernet, IPv4 and UDP to the discard port; what is behind it stays zero.
-void DriverEnd::build_frame() {
-  frame_.assign(std::max<std::size_t>(kWritten, 64), std::byte{0});
-  std::array<std::uint8_t, 64> bytes{};
-  std::ranges::copy(options_.peer_mac, bytes.begin());
-  std::ranges::copy(options_.mac, bytes.begin() + 6);
-  const auto ip_length = static_cast<std::uint16_t>(std::min(options_.what.size, 65'535U) - 14);
-  const auto udp_length = static_cast<std::uint16_t>(ip_length - 20);
-  const auto high = [](std::uint16_t value) { return static_cast<std::uint8_t>(value >> 8); };
-  const auto low = [](std::uint16_t value) { return static_cast<std::uint8_t>(value); };
-  // IPv4 from 10.0.0.1 to 10.0.0.2, UDP without a checksum.
-  const std::array<std::uint8_t, 2> type = {0x08, 0x00};
-  const std::array<std::uint8_t, 20> ip = {
-      0x45, 0, high(ip_length), low(ip_length), 0, 0, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0,
-      0,    2};
-  const std::array<std::uint8_t, 8> udp = {0x10, 0, 0, 9, high(udp_length), low(udp_length), 0, 0};
-  std::ranges::copy(type, bytes.begin() + 12);
-  std::ranges::copy(ip, bytes.begin() + 14);
-  std::ranges::copy(udp, bytes.begin() + 34);
-  std::memcpy(frame_.data(), bytes.data(), bytes.size());
-}
-
 void DriverEnd::step() {
   const Direction direction = options_.what.direction;
   const bool sends = direction == Direction::kFromDriver || direction == Direction::kBoth;
@@ -170,7 +169,8 @@ void DriverEnd::send(Pair& pair) {
   const std::size_t count = pair.transmitq.reserve(std::span(out_).first(wanted));
   if (count == 0) return pause_core();
   const std::uint32_t size = std::min(options_.what.size, out_[0].length);
-  const std::size_t written = std::min<std::size_t>(size, kWritten);
+  // All of the shortest frame is written anew each time. (testpmd's txonly writes headers only.)
+  const std::size_t written = std::min<std::size_t>(size, frame_.size());
   for (std::size_t i = 0; i < count; ++i) {
     packet::copy_bytes(out_[i].data, frame_.data(), written);
     out_[i].length = size;

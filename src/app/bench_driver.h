@@ -30,13 +30,18 @@ struct DriverEndOptions {
   bool swap_addresses = false;  // Loopback: send back to the sender, as a bridge needs it.
 };
 
+/// A driver on the device at options.socket, with exactly what.features(), started.
+/// Errors: kNotNegotiated if the device lacks a feature; those of NetDriver and Frontend.
+[[nodiscard]] Result<std::unique_ptr<net::NetDriver>> start_driver(const DriverEndOptions& options);
+/// The first 64 bytes of the frames it sends: Ethernet, IPv4, UDP to the discard port.
+[[nodiscard]] std::array<std::byte, 64> frame_head(const DriverEndOptions& options);
+
 class DriverEnd {
   struct Passkey {};
 
  public:
   DriverEnd(Passkey, const DriverEndOptions& options, std::unique_ptr<net::NetDriver> driver);
-  /// Connects, negotiates exactly what.features(), starts the queues; the loop waits for go().
-  /// Errors: kNotNegotiated if the device lacks a feature; those of NetDriver and Frontend.
+  /// Starts a driver and its queues; the loop waits for go(). Errors: those of start_driver().
   [[nodiscard]] static Result<std::unique_ptr<DriverEnd>> create(const DriverEndOptions& options);
   ~DriverEnd();
 
@@ -65,12 +70,11 @@ class DriverEnd {
   void receive(Pair& pair);
   void send(Pair& pair);
   void echo(Pair& pair);
-  void build_frame();
 
   DriverEndOptions options_;
   std::unique_ptr<net::NetDriver> driver_;
   std::vector<Pair> pairs_;
-  std::vector<std::byte> frame_;  // What is sent, as far as it is written each time.
+  const std::array<std::byte, 64> frame_;  // What is sent, as far as it is written each time.
   Counter received_;
   Counter sent_;
   std::atomic<bool> stop_{false};

@@ -22,6 +22,7 @@ struct BenchChoice {
   double seconds = 1;
   std::string socket;
   int core = -1;
+  bool sleepy = false;
   bool json = false;
   std::vector<int> cores = {0, 1};
   std::string mac;

@@ -2,13 +2,9 @@
 #include "app/bench_pair.h"
 
 #include <fmt/format.h>
-#include <stdlib.h>
-#include <unistd.h>
 
-#include <filesystem>
 #include <memory>
 #include <string>
-#include <system_error>
 #include <thread>
 
 #include "app/action.h"
@@ -16,6 +12,7 @@
 #include "app/bench_driver.h"
 #include "app/bench_probe.h"
 #include "app/report.h"
+#include "app/scratch_directory.h"
 
 namespace sluice::app {
 
@@ -24,28 +21,6 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kWarmUp{200};
-
-// A directory of its own for the socket, gone at the end.
-class ScratchDirectory {
- public:
-  static Result<ScratchDirectory> create() {
-    std::error_code ignored;
-    std::string name = (std::filesystem::temp_directory_path(ignored) / "sluice-bench-XXXXXX");
-    if (::mkdtemp(name.data()) == nullptr) return fail_errno("cannot make a temporary directory");
-    return ScratchDirectory(name);
-  }
-  ScratchDirectory(ScratchDirectory&& other) noexcept : name_(std::exchange(other.name_, {})) {}
-  ScratchDirectory& operator=(ScratchDirectory&&) = delete;
-  ~ScratchDirectory() {
-    std::error_code ignored;
-    if (!name_.empty()) std::filesystem::remove_all(name_, ignored);
-  }
-  [[nodiscard]] std::string file(const char* leaf) const { return name_ + "/" + leaf; }
-
- private:
-  explicit ScratchDirectory(std::string name) : name_(std::move(name)) {}
-  std::string name_;
-};
 
 // The driver's end of a case; two of them on one core if packets go from one to another.
 class Drivers {

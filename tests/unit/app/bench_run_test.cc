@@ -42,6 +42,20 @@ TEST_F(BenchRun, ForwardMovesPacketsFromOneDriverToAnother) {
   }
 }
 
+TEST_F(BenchRun, LatencyIsMeasuredAtEachLoadAndFromIdle) {
+  const auto rows = rows_of("bench latency --ring split --order any --load 10,50");
+  ASSERT_EQ(rows.size(), 3U);
+  for (const auto& row : rows) {
+    EXPECT_GT(row["frames"], 0) << row;
+    EXPECT_GT(row["p50_ns"], 0) << row;
+    EXPECT_LE(row["p50_ns"], row["p99_ns"]) << row;
+    EXPECT_LE(row["p999_ns"], row["max_ns"]) << row;
+  }
+  EXPECT_EQ(rows[0]["load"], "10 %");
+  EXPECT_EQ(rows[2]["load"], "from idle");
+  EXPECT_EQ(rows[2]["frames"], 200);
+}
+
 TEST_F(BenchRun, MatrixHasACellForEachDirectionNumberOfQueuesAndOrder) {
   const TemporaryDirectory directory;
   const std::string picture = directory / "matrix.svg";

@@ -29,8 +29,9 @@ TEST_P(Help, TeachesByASentenceAndExamplesAndFitsATerminal) {
 INSTANTIATE_TEST_SUITE_P(EveryLevel, Help,
                          ::testing::Values("", "run", "port", "port show", "queue", "queue show",
                                            "fdb", "fdb show", "worker", "worker show", "stats",
-                                           "bench", "bench pair", "bench forward", "bench matrix",
-                                           "bench device", "bench driver", "version"));
+                                           "bench", "bench pair", "bench forward", "bench latency",
+                                           "bench matrix", "bench device", "bench driver",
+                                           "version"));
 
 struct Mistake {
   const char* line;

@@ -105,7 +105,8 @@ void EventWatcher::look_at_sessions(const fabric::PortView& port, Known& known,
 
 void EventWatcher::look_at_driver(const control::Views& views, const fabric::PortView& port,
                                   Known& known, Clock::time_point now, Sentences& events) {
-  if (port.state == "connected" && port.memory_bytes == 0 && !known.lack_told &&
+  const bool lacks_memory = port.kind == "vhost-user" && port.memory_bytes == 0;
+  if (port.state == "connected" && lacks_memory && !known.lack_told &&
       now - known.since >= kPatience) {
     known.lack_told = true;
     events.push_back(

@@ -2,6 +2,7 @@
 #include "base/foreign_fd.h"
 
 #include <fcntl.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -31,12 +32,6 @@ class FileName {
   std::size_t length_ = 0;
 };
 
-bool is_local_socket(int fd) {
-  int domain = 0;
-  socklen_t size = sizeof domain;
-  return ::getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && domain == AF_UNIX;
-}
-
 }  // namespace
 
 bool lives_in_memory(int fd) {
@@ -48,11 +43,37 @@ bool is_eventfd(int fd) {
   return FileName(fd).view() == "anon_inode:[eventfd]";
 }
 
+bool is_local_socket(int fd) {
+  if (!FileName(fd).view().starts_with("socket:[")) return false;
+  int domain = 0;
+  socklen_t size = sizeof domain;
+  return ::getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && domain == AF_UNIX;
+}
+
 bool is_harmless(int fd) {
   if (fd < 0 || lives_in_memory(fd)) return true;
   const FileName name(fd);
-  if (name.view().starts_with("socket:[")) return is_local_socket(fd);
   return name.view().starts_with("pipe:[") || name.view() == "anon_inode:[eventfd]";
+}
+
+PeerSocket& PeerSocket::operator=(PeerSocket&& other) noexcept {
+  if (this != &other) {
+    close();
+    fd_ = std::move(other.fd_);
+  }
+  return *this;
+}
+
+void PeerSocket::close() {
+  if (!fd_) return;
+  // From here on nothing more can arrive.
+  ::shutdown(fd_.get(), SHUT_RDWR);
+  int unread = 0;
+  if (::ioctl(fd_.get(), FIONREAD, &unread) == 0 && unread == 0) {
+    fd_.reset();
+  } else {
+    close_foreign(std::move(fd_));
+  }
 }
 
 void close_foreign(UniqueFd fd) {

@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
+#include <ctime>
 
 #include "base/foreign_fd.h"
 #include "base/stall_watch.h"
@@ -27,6 +29,16 @@ Result<UniqueFd> UniqueFd::duplicate() const {
 
 namespace {
 
+constexpr unsigned kMeasuredOneIn = 16;
+constexpr std::chrono::microseconds kLong{500};
+constexpr int kLongInARow = 8;
+
+std::chrono::nanoseconds thread_time() {
+  timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+}
+
 bool ready(int fd, short events) {
   pollfd item{.fd = fd, .events = events, .revents = 0};
   return ::poll(&item, 1, 0) == 1 && (item.revents & events) != 0;
@@ -42,20 +54,37 @@ Result<EventFd> EventFd::create() {
 
 Result<EventFd> EventFd::adopt(UniqueFd fd) {
   if (!fd || !is_eventfd(fd.get())) {
+    if (fd && !is_harmless(fd.get())) close_foreign(std::move(fd));
     return fail(ErrorCode::kInvalidArgument, "the descriptor is not an eventfd", fd.get());
   }
   const int flags = ::fcntl(fd.get(), F_GETFL);
   return EventFd(std::move(fd), flags >= 0 && (flags & O_NONBLOCK) != 0);
 }
 
-void EventFd::signal() const {
+// False if the write was made to wait.
+bool EventFd::add_one() const {
   const std::uint64_t one = 1;
+  const WatchedCall call;
+  return ::write(fd_.get(), &one, sizeof one) >= 0 || errno != EINTR;
+}
+
+void EventFd::signal() const {
   if (spoiled()) return;
   if (!nonblocking_ && !ready(fd_.get(), POLLOUT)) return;
-  const WatchedCall call;
-  if (::write(fd_.get(), &one, sizeof one) < 0 && errno == EINTR) {
-    spoiled_.store(true, std::memory_order_relaxed);
+  // A write wakes all who wait for the eventfd, in the time of the thread that writes, and a peer
+  // can make them a hundred thousand. Processor time is measured, since a waiter may well take the
+  // processor; now and then only, as long as nothing is wrong.
+  const bool measured = slow_.load(std::memory_order_relaxed) != 0 ||
+                        turn_.fetch_add(1, std::memory_order_relaxed) % kMeasuredOneIn == 0;
+  const auto begin = measured ? thread_time() : std::chrono::nanoseconds(0);
+  bool good = add_one();
+  if (measured) {
+    const bool slow = thread_time() - begin > kLong;
+    const int row = slow ? slow_.load(std::memory_order_relaxed) + 1 : 0;
+    slow_.store(static_cast<std::uint8_t>(row), std::memory_order_relaxed);
+    good = good && row < kLongInARow;
   }
+  if (!good) spoiled_.store(true, std::memory_order_relaxed);
 }
 
 bool EventFd::drain() const {

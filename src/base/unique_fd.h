@@ -64,17 +64,22 @@ class EventFd {
   explicit operator bool() const { return static_cast<bool>(fd_); }
 
   /// Adds one. Never blocks: a counter that is full is a wake-up already on its way (SEC-62).
+  /// Threads: any; several at once do no harm.
   void signal() const;
   /// Reads the counter to zero without blocking. True if it was non-zero.
   bool drain() const;
-  /// True once the peer made a signal() wait; it is not signalled any more. Threads: any.
+  /// True once the peer made a signal() wait, or made each take long by a crowd of waiters; it is
+  /// not signalled any more. Threads: any.
   [[nodiscard]] bool spoiled() const { return spoiled_.load(std::memory_order_relaxed); }
 
  private:
   EventFd(UniqueFd fd, bool nonblocking) : fd_(std::move(fd)), nonblocking_(nonblocking) {}
+  [[nodiscard]] bool add_one() const;
   UniqueFd fd_;
   bool nonblocking_ = true;  // When it came.
   mutable std::atomic<bool> spoiled_{false};
+  mutable std::atomic<std::uint8_t> turn_{0};  // Of signals, to measure some of them.
+  mutable std::atomic<std::uint8_t> slow_{0};  // How many measured ones took long, in a row.
 };
 
 }  // namespace sluice

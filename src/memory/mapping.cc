@@ -160,7 +160,7 @@ Result<Mapping::SharedMemory> Mapping::create_shared(const char* name, std::uint
   if (::ftruncate(fd.get(), static_cast<off_t>(size)) != 0) {
     return fail_errno("cannot size shared memory");
   }
-  if (::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_SEAL) != 0) {
+  if (::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
     return fail_errno("cannot seal shared memory");
   }
   Mapping mapping = TRY(map_file(fd.get(), 0, size));

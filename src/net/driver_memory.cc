@@ -1,6 +1,8 @@
 // Layout of the driver's shared memory.
 #include "net/driver_memory.h"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -61,6 +63,11 @@ void store(std::byte* to, std::uint16_t value) {
 
 }  // namespace
 
+DriverMemory::Block::~Block() {
+  const auto size = static_cast<off_t>(mapping.bytes().size());
+  ::fallocate(fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, size);
+}
+
 Result<DriverMemory> DriverMemory::create(const Geometry& geometry,
                                           const virtio::FeatureSet& features) {
   TRY(check(geometry, features.has(virtio::Feature::kRingPacked)));
@@ -92,8 +99,7 @@ Result<DriverMemory> DriverMemory::create(const Geometry& geometry,
     places.buffers = place(pool + kCacheLine, kCacheLine) + geometry.buffer_lead;
   }
   auto shared = TRY(memory::Mapping::create_shared("sluice-driver", round_up(end, kPage)));
-  memory.mapping_ = std::make_shared<const memory::Mapping>(std::move(shared.mapping));
-  memory.fd_ = std::move(shared.fd);
+  memory.block_ = std::make_shared<const Block>(std::move(shared.mapping), std::move(shared.fd));
   for (std::uint16_t i = 0; i < geometry.queues; ++i) memory.clean(QueueIndex(i));
   return memory;
 }
@@ -103,7 +109,7 @@ SharedRegion DriverMemory::region() const {
                      .size = bytes().size(),
                      .user = memory::UserAddress(kUserBase),
                      .offset = 0},
-          .fd = fd_.get()};
+          .fd = block_->fd.get()};
 }
 
 virtio::RingConfig DriverMemory::ring(QueueIndex queue) const {
@@ -147,7 +153,7 @@ DriverQueueStart DriverMemory::start(QueueIndex queue) const {
   start.buffer_stride = stride;
   start.buffer_size = stride;
   start.buffer_count = start.ring.size;
-  start.memory = mapping_;
+  start.memory = {block_, &block_->mapping};
   return start;
 }
 

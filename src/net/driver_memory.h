@@ -42,7 +42,7 @@ class DriverMemory {
                                                    const virtio::FeatureSet& features);
 
   [[nodiscard]] const Geometry& geometry() const { return geometry_; }
-  [[nodiscard]] std::span<std::byte> bytes() const { return mapping_->bytes(); }
+  [[nodiscard]] std::span<std::byte> bytes() const { return block_->mapping.bytes(); }
   /// The one region to share. Its descriptor is borrowed from this object.
   [[nodiscard]] SharedRegion region() const;
 
@@ -69,14 +69,23 @@ class DriverMemory {
     std::uint64_t device_area;
     std::uint64_t buffers;
   };
+  // The memory itself. Its pages go with the last user of ours, even if the device keeps the file:
+  // we touched them, so they would stay charged to us.
+  struct Block {
+    memory::Mapping mapping;
+    UniqueFd fd;
+    Block(memory::Mapping made, UniqueFd file) : mapping(std::move(made)), fd(std::move(file)) {}
+    Block(const Block&) = delete;
+    Block& operator=(const Block&) = delete;
+    ~Block();
+  };
   DriverMemory() = default;
 
   Geometry geometry_;
   virtio::FeatureSet features_;
   std::vector<Places> places_;
   std::vector<std::uint32_t> sizes_;  // Of each ring now.
-  std::shared_ptr<const memory::Mapping> mapping_;
-  UniqueFd fd_;
+  std::shared_ptr<const Block> block_;
 };
 
 }  // namespace sluice::net

@@ -39,6 +39,9 @@ class DriverTransmitRing {
   std::size_t reserve(std::span<DriverFrame> out) {
     const std::size_t wanted = std::min(out.size(), kDriverBurstMax);
     if (const std::size_t free = ring_.free_slots(); free < wanted) reclaim(wanted - free);
+    // A ring that broke sends nothing, so it has no room either.
+    if (ring_.error()) [[unlikely]]
+      return 0;
     const std::size_t count = std::min(wanted, ring_.free_slots());
     std::uint32_t place = next_;
     for (std::size_t i = 0; i < count; ++i) {

@@ -29,6 +29,7 @@ class alignas(kCacheLine) DriverQueue : public PortQueue {
     begin(ring_format(start.features));
     size_ = start.ring.size;
     call_ = start.call;
+    kick_ = start.kick;
     path_ = std::move(path);
     set_flag(kStarted | kEnabled);
     lock.unlock();
@@ -44,10 +45,14 @@ class alignas(kCacheLine) DriverQueue : public PortQueue {
     TRY(lock.lock_for_control());
     path_ = nullptr;
     call_ = nullptr;
+    kick_ = nullptr;
     size_ = 0;
     lock.unlock();
     return {};
   }
+
+  /// True if the device made one of our kicks wait.
+  [[nodiscard]] bool kick_spoiled() const { return kick_ != nullptr && kick_->spoiled(); }
 
   /// Notes that the ring broke. Threads: the holder of the lock.
   [[gnu::cold]] void mark_broken(const Error& error) { note_broken(error); }
@@ -64,6 +69,7 @@ class alignas(kCacheLine) DriverQueue : public PortQueue {
  private:
   std::unique_ptr<Path> path_;  // Null unless started, or a worker kept it from being stopped.
   std::shared_ptr<const EventFd> call_;
+  std::shared_ptr<const EventFd> kick_;
   std::uint32_t size_ = 0;
 };
 

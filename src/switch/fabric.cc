@@ -197,6 +197,7 @@ Status Fabric::Impl::start() {
 void Fabric::Impl::stop() {
   // Workers first: they give back what they hold, and then nobody disputes the queues.
   for (const auto& worker : workers) worker->stop();
+  for (const auto& link : driver_links) link->request_stop();
   for (const auto& link : links) link->close();
   for (const auto& link : driver_links) link->close();
   state = State::kStopped;

@@ -25,6 +25,8 @@ constexpr milliseconds kAnswerTime{5000};
 // How often a running link looks whether its device is still there.
 constexpr milliseconds kLook{50};
 constexpr milliseconds kWaitForPeer{100};
+// After a session in which the back-end broke the protocol, made us wait, or broke a ring.
+constexpr milliseconds kPenalty{10'000};
 
 // The smallest distance of buffers that a driver may use for frames of this length: an odd number
 // of cache lines (net/driver_memory.h).
@@ -89,17 +91,24 @@ Status VirtioUserLink::start() {
   return {};
 }
 
+void VirtioUserLink::request_stop() {
+  thread_.request_stop();
+  hang_up();
+}
+
 void VirtioUserLink::close() {
   if (thread_.joinable()) {
-    thread_.request_stop();
-    {
-      const std::lock_guard guard(mutex_);
-      if (socket_) ::shutdown(socket_.get(), SHUT_RDWR);
-    }
+    request_stop();
     thread_.join();
   }
   source_.reset();
   show("stopped");
+}
+
+// Whatever waits for the back-end ends at once.
+void VirtioUserLink::hang_up() {
+  const std::lock_guard guard(mutex_);
+  if (socket_) ::shutdown(socket_.get(), SHUT_RDWR);
 }
 
 VirtioUserLink::View VirtioUserLink::view() const {
@@ -126,23 +135,32 @@ void VirtioUserLink::loop(const std::stop_token& stop) {
     const auto since = Clock::now();
     const Status served =
         frontend ? serve(stop, *std::move(frontend)) : std::unexpected(frontend.error());
+    PeerSocket socket;  // Closed without the lock.
     {
       const std::lock_guard guard(mutex_);
-      socket_.reset();
-      view_.features = {};
-      view_.protocol_features.clear();
-      view_.memory_bytes = 0;
-      if (!served) view_.last_error = served.error();
+      socket = std::move(socket_);
+      forget_session(served);
     }
-    rest(stop, pause.after(Clock::now() - since < GrowingPause::kMost));
+    const milliseconds growing = pause.after(Clock::now() - since < GrowingPause::kMost);
+    const bool hostile = !served && served.error().code == ErrorCode::kProtocol;
+    rest(stop, hostile ? kPenalty : growing);
   }
+}
+
+// Requires: mutex_ is held.
+void VirtioUserLink::forget_session(const Status& why) {
+  view_.features = {};
+  view_.protocol_features.clear();
+  view_.memory_bytes = 0;
+  view_.state = options_.server ? "listening" : "connecting";
+  if (!why) view_.last_error = why.error();
 }
 
 // From here on close() can end a call that waits for the back-end. False: it was called already.
 bool VirtioUserLink::keep_socket(const std::stop_token& stop, Result<UniqueFd> socket) {
   const std::lock_guard guard(mutex_);
   if (!socket || stop.stop_requested()) return false;
-  socket_ = *std::move(socket);
+  socket_ = PeerSocket(*std::move(socket));
   view_.state = "connected";
   return true;
 }
@@ -168,10 +186,15 @@ Status VirtioUserLink::serve(const std::stop_token& stop,
   }
   changed_ = true;
   const Status ran = run(stop, *driver);
+  {
+    const std::lock_guard guard(mutex_);
+    forget_session(ran);
+  }
   const Status stopped = port_.stop_queues();
   events_.queues_changed();
   changed_ = true;
-  if (driver->transport().connected()) driver->stop();
+  // A back-end that did something wrong is not asked to stop ring by ring: it need not answer.
+  hang_up();
   if (!ran) return ran;
   return stopped;
 }

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/foreign_fd.h"
 #include "base/unique_fd.h"
 #include "net/net_driver.h"
 #include "switch/options.h"
@@ -43,6 +44,8 @@ class VirtioUserLink {
 
   /// Begins to look for a device. Errors: kSystem.
   Status start();
+  /// Begins to end it: close() does not take long then.
+  void request_stop();
   /// Ends the session and closes the socket, for good.
   void close();
   /// True if a session began or ended since the last call.
@@ -65,6 +68,8 @@ class VirtioUserLink {
   Status run(const std::stop_token& stop, net::NetDriver& driver);
   [[nodiscard]] bool keep_socket(const std::stop_token& stop, Result<UniqueFd> socket);
   void show(std::string_view state);
+  void forget_session(const Status& why);
+  void hang_up();
   void rest(const std::stop_token& stop, std::chrono::milliseconds time);
 
   const VirtioUserOptions options_;
@@ -76,7 +81,7 @@ class VirtioUserLink {
   mutable std::mutex mutex_;  // For what follows.
   std::condition_variable_any sleep_;
   View view_;
-  UniqueFd socket_;  // Of the session; close() shuts it down, so that no call waits for an answer.
+  PeerSocket socket_;  // Of the session. Shut down, no call waits for an answer.
 
   std::jthread thread_;
 };

@@ -5,6 +5,12 @@
 
 namespace sluice::fabric {
 
+namespace {
+
+constexpr Error kKickWaited{ErrorCode::kProtocol, "the back-end made a kick wait", 0};
+
+}  // namespace
+
 VirtioUserPort::VirtioUserPort(const VirtioUserOptions& options)
     : name_(options.name),
       pairs_(options.queues),
@@ -99,20 +105,27 @@ std::vector<QueueView> VirtioUserPort::queues() const {
   return views;
 }
 
-Status VirtioUserPort::start_pair(const net::NetDriver& driver, std::uint16_t pair) {
+Result<VirtioUserPort::NewPair> VirtioUserPort::make_pair(const net::NetDriver& driver,
+                                                          std::uint16_t pair) {
   const auto first = static_cast<std::uint16_t>(2 * pair);
-  const auto rx = TRY(driver.queue(net::QueueIndex(first)));
-  const auto tx = TRY(driver.queue(net::QueueIndex(static_cast<std::uint16_t>(first + 1))));
-  ReceiveQueue& receiveq = receiveqs_[pair];
-  TransmitQueue& transmitq = transmitqs_[pair];
-  TRY(receiveq.start_with(rx, std::make_unique<net::DriverReceivePath>(rx, receiveq.counters)));
-  return transmitq.start_with(
-      tx, std::make_unique<net::DriverTransmitPath>(tx, mtu_, transmitq.counters));
+  NewPair made;
+  made.rx = TRY(driver.queue(net::QueueIndex(first)));
+  made.tx = TRY(driver.queue(net::QueueIndex(static_cast<std::uint16_t>(first + 1))));
+  made.receive = std::make_unique<net::DriverReceivePath>(made.rx, receiveqs_[pair].counters);
+  if (made.rx.kick->spoiled()) return std::unexpected(kKickWaited);
+  made.transmit =
+      std::make_unique<net::DriverTransmitPath>(made.tx, mtu_, transmitqs_[pair].counters);
+  return made;
 }
 
 Status VirtioUserPort::start_queues(const net::NetDriver& driver) {
+  std::vector<NewPair> made;
+  for (std::uint16_t pair = 0; pair < pairs_; ++pair) made.push_back(TRY(make_pair(driver, pair)));
   const std::lock_guard guard(control_mutex_);
-  for (std::uint16_t pair = 0; pair < pairs_; ++pair) TRY(start_pair(driver, pair));
+  for (std::uint16_t pair = 0; pair < pairs_; ++pair) {
+    TRY(receiveqs_[pair].start_with(made[pair].rx, std::move(made[pair].receive)));
+    TRY(transmitqs_[pair].start_with(made[pair].tx, std::move(made[pair].transmit)));
+  }
   ready_.store(true, std::memory_order_release);
   return {};
 }
@@ -136,6 +149,7 @@ std::optional<Error> VirtioUserPort::trouble() {
   for (std::uint16_t pair = 0; pair < pairs_; ++pair) {
     if (auto error = receiveqs_[pair].take_news()) return error;
     if (auto error = transmitqs_[pair].take_news()) return error;
+    if (receiveqs_[pair].kick_spoiled() || transmitqs_[pair].kick_spoiled()) return kKickWaited;
   }
   return std::nullopt;
 }

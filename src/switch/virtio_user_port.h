@@ -55,19 +55,27 @@ class VirtioUserPort final : public Port {
   [[nodiscard]] std::vector<QueueView> queues() const override;
 
   /// Begins to use the queues of a driver that was just started. Errors: those of
-  /// NetDriver::queue(); kTimeout if a worker does not let go of a queue.
+  /// NetDriver::queue(); kTimeout if a worker does not let go of a queue; kProtocol if the device
+  /// made a kick wait.
   Status start_queues(const net::NetDriver& driver);
   /// On success no worker touches the driver's memory any more; what is on its way is lost.
   /// Errors: kTimeout.
   Status stop_queues();
-  /// Why a ring broke, if one did since the last call.
+  /// Why a ring broke, if one did since the last call, or that a kick was made to wait.
   [[nodiscard]] std::optional<Error> trouble();
 
  private:
   using ReceiveQueue = DriverQueue<net::DriverReceivePath>;
   using TransmitQueue = DriverQueue<net::DriverTransmitPath>;
 
-  Status start_pair(const net::NetDriver& driver, std::uint16_t pair);
+  /// A pair's paths, which are made before anybody waits for them: they kick the device.
+  struct NewPair {
+    net::DriverQueueStart rx;
+    net::DriverQueueStart tx;
+    std::unique_ptr<net::DriverReceivePath> receive;
+    std::unique_ptr<net::DriverTransmitPath> transmit;
+  };
+  Result<NewPair> make_pair(const net::NetDriver& driver, std::uint16_t pair);
 
   const std::string name_;
   const std::uint16_t pairs_;

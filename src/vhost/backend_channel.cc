@@ -19,7 +19,7 @@ int socket_option(int fd, int option) {
 
 }  // namespace
 
-Result<std::shared_ptr<BackendChannel>> BackendChannel::adopt(UniqueFd socket) {
+Result<std::shared_ptr<BackendChannel>> BackendChannel::adopt(PeerSocket socket) {
   if (socket_option(socket.get(), SO_DOMAIN) != AF_UNIX ||
       socket_option(socket.get(), SO_TYPE) != SOCK_STREAM) {
     return fail(ErrorCode::kInvalidArgument, "the back-end channel is not a Unix stream socket");

@@ -16,6 +16,7 @@
 #include <mutex>
 
 #include "base/error.h"
+#include "base/foreign_fd.h"
 #include "base/unique_fd.h"
 #include "net/transport.h"
 #include "vhost/protocol.h"
@@ -27,7 +28,7 @@ class BackendChannel {
 
  public:
   /// Errors: kInvalidArgument unless it is a Unix stream socket; kSystem.
-  [[nodiscard]] static Result<std::shared_ptr<BackendChannel>> adopt(UniqueFd socket);
+  [[nodiscard]] static Result<std::shared_ptr<BackendChannel>> adopt(PeerSocket socket);
 
   /// VRING_CALL or VRING_ERR for a ring below 256.
   void notify(BackendRequest kind, std::uint8_t ring);
@@ -39,7 +40,7 @@ class BackendChannel {
   /// Goes on sending, or notices that the front-end closed its end; then all is silently dropped.
   void on_ready();
 
-  BackendChannel(Key, UniqueFd socket, UniqueFd poll)
+  BackendChannel(Key, PeerSocket socket, UniqueFd poll)
       : socket_(std::move(socket)), poll_(std::move(poll)) {}
 
  private:
@@ -53,7 +54,7 @@ class BackendChannel {
     VringState state;
   };
 
-  UniqueFd socket_;
+  PeerSocket socket_;
   UniqueFd poll_;
   std::mutex mutex_;  // Guards all below. Held for a few system calls that cannot block.
   std::bitset<256> calls_;

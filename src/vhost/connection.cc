@@ -32,7 +32,7 @@ void take_fds(msghdr& header, std::vector<UniqueFd>& out) {
       int fd = -1;
       std::memcpy(&fd, CMSG_DATA(item) + i * sizeof(int), sizeof fd);
       UniqueFd taken(fd);
-      if (!is_harmless(fd)) close_foreign(std::move(taken));
+      if (!is_harmless(fd) && !is_local_socket(fd)) close_foreign(std::move(taken));
       out.push_back(std::move(taken));
     }
   }
@@ -58,7 +58,21 @@ bool peer_is_gone(int error) {
 
 }  // namespace
 
-Result<Connection> Connection::adopt(UniqueFd socket) {
+Message& Message::operator=(Message&& other) noexcept {
+  std::swap(request, other.request);
+  std::swap(flags, other.flags);
+  payload.swap(other.payload);
+  fds.swap(other.fds);
+  return *this;
+}
+
+Message::~Message() {
+  for (UniqueFd& fd : fds) {
+    if (!is_harmless(fd.get())) close_foreign(std::move(fd));
+  }
+}
+
+Result<Connection> Connection::adopt(PeerSocket socket) {
   const int flags = ::fcntl(socket.get(), F_GETFL);
   if (flags < 0 || ::fcntl(socket.get(), F_SETFL, flags | O_NONBLOCK) < 0) {
     return fail_errno("cannot make the vhost-user socket non-blocking");

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/foreign_fd.h"
 #include "base/unique_fd.h"
 #include "vhost/protocol.h"
 
@@ -31,6 +32,10 @@ struct Message {
   std::vector<UniqueFd> fds;
 
   Message() = default;
+  Message(Message&&) noexcept = default;
+  Message& operator=(Message&& other) noexcept;
+  /// Descriptors that nobody took go without a wait.
+  ~Message();
   template <class R>
     requires std::is_enum_v<R>
   explicit Message(R number, std::uint32_t more_flags = 0)
@@ -69,7 +74,7 @@ struct Message {
 class Connection {
  public:
   /// Takes a connected stream socket and makes it non-blocking.
-  [[nodiscard]] static Result<Connection> adopt(UniqueFd socket);
+  [[nodiscard]] static Result<Connection> adopt(PeerSocket socket);
 
   /// The next message, or nothing if it is not complete yet.
   /// Errors: kClosed if the peer went away; kProtocol for another version, a payload beyond
@@ -96,11 +101,11 @@ class Connection {
     std::vector<UniqueFd> fds;
   };
 
-  explicit Connection(UniqueFd socket) : socket_(std::move(socket)) {}
+  explicit Connection(PeerSocket socket) : socket_(std::move(socket)) {}
   [[nodiscard]] Result<bool> fill(std::span<std::byte> room);
   Status accept_header();
 
-  UniqueFd socket_;
+  PeerSocket socket_;
   // The message that is being received: its header, then its payload.
   std::array<std::byte, sizeof(MessageHeader)> header_{};
   std::size_t filled_ = 0;  // Bytes of the current part.

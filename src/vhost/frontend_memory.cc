@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/foreign_fd.h"
 #include "vhost/frontend.h"
 
 namespace sluice::vhost {
@@ -133,8 +134,8 @@ Result<Frontend::Inflight> Frontend::get_inflight(std::uint16_t queues, std::uin
     return fail(ErrorCode::kPermission, "the back-end gives no in-flight region",
                 static_cast<std::int64_t>(Request::kGetInflightFd));
   }
-  if (answer.fds.empty()) {
-    return channel_.broken("the back-end's in-flight region has no descriptor");
+  if (answer.fds.empty() || !lives_in_memory(answer.fds[0].get())) {
+    return channel_.broken("the back-end's in-flight region has no memory");
   }
   return Inflight{.fd = std::move(answer.fds[0]),
                   .size = region.mmap_size,

@@ -152,6 +152,26 @@ TEST_P(H25_DriverOfAHostileDevice, H25_LengthsOfTheFirstBufferAreClampedAndCount
   }
 }
 
+// A ring that broke has no room: what is sent on it would be counted and never leave.
+TEST_P(H25_DriverOfAHostileDevice, H25_ATransmitqThatBrokeGivesNoBuffers) {
+  if (!GetParam().features.has(Feature::kRingPacked) &&
+      GetParam().features.has(Feature::kInOrder)) {
+    return;  // Nobody looks at ids there: the index says it all.
+  }
+  const QueueIndex index(1);
+  DriverTransmitQueue transmitq = DriverTransmitQueue::make(memory_.start(index));
+  RawDevice device(memory_, index, GetParam().features.has(Feature::kRingPacked));
+  std::array<DriverFrame, 8> frames{};
+  ASSERT_EQ(transmitq.reserve(frames), frames.size());
+  for (DriverFrame& frame : frames) frame.length = 60;
+  transmitq.submit(frames);
+  device.use(static_cast<std::uint16_t>(kSize + 7), 0);
+  std::array<DriverFrame, kSize> more{};
+  EXPECT_EQ(transmitq.reserve(more), 0U);
+  EXPECT_TRUE(transmitq.error());
+  EXPECT_EQ(transmitq.reserve(frames), 0U);
+}
+
 TEST_P(H25_MergingDriver, H25_LengthsOfLaterBuffersAreClamped) {
   std::uint16_t n = 0;
   for (const std::uint32_t length : {0U, 11U, 12U, 2369U, ~0U}) {

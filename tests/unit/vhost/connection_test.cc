@@ -137,11 +137,7 @@ TEST_F(ConnectionTest, AFileWithAPathArrivesAsNoDescriptor) {
   ASSERT_EQ(received->fds.size(), 1U);
   EXPECT_EQ(received->fds[0].get(), -1);
   // It is closed by a thread of its own.
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  while (test::open_descriptors() != before && std::chrono::steady_clock::now() < end) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  EXPECT_EQ(test::open_descriptors(), before);
+  EXPECT_TRUE(test::descriptors_settle_at(before));
 }
 
 TEST_F(ConnectionTest, H05_SEC_19_MoreDescriptorsThanAnyMessageMayHaveEndTheConnection) {

@@ -1,39 +1,22 @@
 // A Frontend and a ScriptedBackend that face each other, for the tests of the front-end.
 #pragma once
 
-#include <dirent.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
 #include <memory>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "memory/mapping.h"
 #include "support/scripted_backend.h"
+#include "unit/memory/leaks.h"
 #include "vhost/frontend.h"
 
 namespace sluice::vhost {
 
-inline std::size_t open_descriptors() {
-  std::size_t count = 0;
-  std::unique_ptr<DIR, int (*)(DIR*)> dir(::opendir("/proc/self/fd"), ::closedir);
-  while (::readdir(dir.get()) != nullptr) ++count;
-  return count;
-}
-
-/// True once so many are open. Files with a path (standard input may be one) are closed by a thread
-/// of their own, a little later: see base/foreign_fd.h.
-inline bool descriptors_settle_at(std::size_t count) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  while (open_descriptors() != count) {
-    if (std::chrono::steady_clock::now() > end) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return true;
-}
+using test::descriptors_settle_at;
+using test::open_descriptors;
 
 inline constexpr std::uint64_t kProtocolBit = 1ULL << 30;
 inline constexpr std::uint64_t kVersion1 = 1ULL << 32;

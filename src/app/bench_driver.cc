@@ -19,7 +19,7 @@ namespace sluice::app {
 namespace {
 
 // As testpmd's default.
-constexpr std::size_t kBurst = 32;
+constexpr std::size_t kDriverBurst = 32;
 // Frames that circulate in loopback; fewer than a ring has, so that both ends find room.
 constexpr std::size_t kInFlight = 192;
 
@@ -152,7 +152,7 @@ void DriverEnd::step() {
 }
 
 void DriverEnd::receive(Pair& pair) {
-  const std::size_t count = pair.receiveq.receive(std::span(in_).first(kBurst));
+  const std::size_t count = pair.receiveq.receive(std::span(in_).first(kDriverBurst));
   if (count == 0) return pause_core();
   std::uint64_t packets = 0;
   for (std::size_t i = 0; i < count; ++i) packets += in_[i].continues == 0 ? 1 : 0;
@@ -161,7 +161,7 @@ void DriverEnd::receive(Pair& pair) {
 }
 
 void DriverEnd::send(Pair& pair) {
-  std::size_t wanted = kBurst;
+  std::size_t wanted = kDriverBurst;
   if (options_.limit != 0) {
     wanted = static_cast<std::size_t>(
         std::min<std::uint64_t>(wanted, options_.limit - std::min(options_.limit, sent_.value())));
@@ -182,7 +182,7 @@ void DriverEnd::send(Pair& pair) {
 // Sends every frame back that arrives; the first ones are its own.
 void DriverEnd::echo(Pair& pair) {
   if (sent_.value() < kInFlight * pairs_.size()) send(pair);
-  const std::size_t count = pair.receiveq.receive(std::span(in_).first(kBurst));
+  const std::size_t count = pair.receiveq.receive(std::span(in_).first(kDriverBurst));
   if (count == 0) return pause_core();
   for (std::size_t i = 0; i < count; ++i) prefetch_for_read(in_[i].data + kCacheLine);
   const std::size_t room = pair.transmitq.reserve(std::span(out_).first(count));

@@ -30,7 +30,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr std::size_t kBurst = 32;
+constexpr std::size_t kEchoBurst = 32;
 constexpr std::size_t kStampAt = 42;  // Behind the UDP header.
 // From idle: time between frames. An adaptive worker sleeps after 50 microseconds.
 constexpr milliseconds kIdle{2};
@@ -106,7 +106,7 @@ class Echo {
       const auto due =
           static_cast<std::uint64_t>(static_cast<double>(now - begin) * frames_per_ns) + 1;
       if (due > due_sent) {
-        due_sent += send(std::min<std::uint64_t>(due - due_sent, kBurst), [&](std::size_t i) {
+        due_sent += send(std::min<std::uint64_t>(due - due_sent, kEchoBurst), [&](std::size_t i) {
           return begin +
                  static_cast<std::uint64_t>(static_cast<double>(due_sent + i) / frames_per_ns);
         });
@@ -153,7 +153,7 @@ class Echo {
     return count;
   }
   void receive(Histogram& times) {
-    const std::size_t count = receiveq_.receive(std::span(frames_).first(kBurst));
+    const std::size_t count = receiveq_.receive(std::span(frames_).first(kEchoBurst));
     if (count == 0) return;
     const std::uint64_t now = now_ns();
     for (std::size_t i = 0; i < count; ++i) {
@@ -176,7 +176,7 @@ class Echo {
   std::shared_ptr<const EventFd> call_;
   std::array<std::byte, 64> head_{};
   std::uint32_t size_ = 0;
-  std::array<net::DriverFrame, kBurst> frames_{};
+  std::array<net::DriverFrame, kEchoBurst> frames_{};
 };
 
 // Runs `measure` on a thread of the driver's core.
@@ -216,13 +216,13 @@ Result<LatencyRow> measure_wake(const BenchCase& what, const PairOptions& option
                         [&](LatencyRow& filled) { echo->wake(filled); });
 }
 
-std::string heading() {
+std::string latency_heading() {
   return fmt::format("{:<7} {:<9} {:<10} {:>9} {:>9} {:>9} {:>9} {:>10} {:>8} {:>7}  {}\n", "RING",
                      "ORDER", "LOAD", "MPPS", "P50 NS", "P99 NS", "P99.9 NS", "MAX NS", "LOST",
                      "RTT NS", "STATE");
 }
 
-std::string row_text(const LatencyRow& row) {
+std::string latency_text(const LatencyRow& row) {
   return fmt::format("{:<7} {:<9} {:<10} {:>9.4f} {:>9} {:>9} {:>9} {:>10} {:>8} {:>7.0f}  {}\n",
                      row.what.packed ? "packed" : "split", row.what.in_order ? "in-order" : "any",
                      row.load, row.offered_mpps, row.times.quantile(0.5), row.times.quantile(0.99),
@@ -249,12 +249,12 @@ int run_latency(const LatencyOptions& options) {
   const auto show = [&](const LatencyRow& row) -> Status {
     if (options.pair.json) {
       rows.push_back(row.json());
-    } else if (!print(row_text(row))) {
+    } else if (!print(latency_text(row))) {
       return fail(ErrorCode::kSystem, "the table cannot be written");
     }
     return {};
   };
-  if (!options.pair.json && !print(heading())) return static_cast<int>(ExitCode::kFailure);
+  if (!options.pair.json && !print(latency_heading())) return static_cast<int>(ExitCode::kFailure);
   for (const BenchCase& what : options.pair.cases) {
     const Status measured = measure_case(options, what, show);
     if (measured) continue;

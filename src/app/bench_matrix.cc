@@ -19,7 +19,7 @@ namespace sluice::app {
 
 namespace {
 
-constexpr std::array kDirections = {Direction::kToDriver, Direction::kFromDriver,
+constexpr std::array kMatrixRows = {Direction::kToDriver, Direction::kFromDriver,
                                     Direction::kLoopback};
 
 // As the tables of the series name them.
@@ -50,7 +50,7 @@ const MatrixCell* find(const std::vector<MatrixCell>& cells, const BenchCase& wh
 std::vector<BenchCase> all_cases(const MatrixOptions& options) {
   std::vector<BenchCase> cases;
   for (const bool packed : options.rings) {
-    for (const Direction direction : kDirections) {
+    for (const Direction direction : kMatrixRows) {
       for (const std::uint16_t queues : options.queues) {
         for (const bool in_order : {false, true}) {
           BenchCase what = options.base;
@@ -155,7 +155,7 @@ std::string matrix_table(const std::vector<MatrixCell>& cells, bool packed, std:
   out += fmt::format("\n{:<14}", "");
   for (std::size_t i = 0; i < queues.size(); ++i) out += "    normal  in-order";
   out += '\n';
-  for (const Direction direction : kDirections) {
+  for (const Direction direction : kMatrixRows) {
     out += fmt::format("{:<14}", title_of(direction));
     for (const std::uint16_t count : queues) {
       out += "  ";

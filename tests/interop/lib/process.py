@@ -166,16 +166,23 @@ class Child:
 
 
 class Dialogue(Child):
-    """A process with a command line of its own, on a pseudo-terminal so that it does not buffer."""
+    """A process with a command line of its own, on a pseudo-terminal so that it does not buffer.
+
+    What it says on standard error goes to a log of its own: other threads write there, and a line
+    in the middle of a prompt would hide it.
+    """
 
     def __init__(self, name, argv, log, prompt, **popen):
         self.prompt, self._text, self._changed = prompt, "", threading.Condition()
         self._master, slave = os.openpty()
         tty.setraw(slave)
+        self.errors = Path(log).with_suffix(".errors.log")
         try:
-            super().__init__(
-                name, argv, log, stdin=slave, stdout=slave, stderr=slave, close_fds=True, **popen
-            )
+            with open(self.errors, "ab") as errors:
+                super().__init__(
+                    name, argv, log, stdin=slave, stdout=slave, stderr=errors, close_fds=True,
+                    **popen,
+                )
         finally:
             os.close(slave)
         self._reader = threading.Thread(target=self._drain, daemon=True)
@@ -221,8 +228,9 @@ class Dialogue(Child):
         os.write(self._master, (line + "\n").encode())
 
     def text(self):
+        """All it said, on standard output and then on standard error."""
         with self._changed:
-            return self._text
+            return self._text + self.errors.read_text(errors="replace")
 
     def _reap(self, seconds):
         status = super()._reap(seconds)

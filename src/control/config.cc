@@ -11,6 +11,7 @@
 
 #include "control/keys.h"
 #include "switch/forwarder.h"
+#include "switch/options_check.h"
 
 namespace sluice::control {
 namespace {
@@ -22,16 +23,6 @@ struct NamedPort {
 
 std::string counted(std::size_t count, std::string_view one, std::string_view more) {
   return fmt::format("{} {}", count, count == 1 ? one : more);
-}
-
-// What a person would call the port behind a socket.
-std::string name_from(const std::string& path) {
-  constexpr std::string_view kSuffix = ".sock";
-  std::string name = path.substr(path.rfind('/') + 1);
-  if (name.size() > kSuffix.size() && name.ends_with(kSuffix)) {
-    name.resize(name.size() - kSuffix.size());
-  }
-  return name;
 }
 
 std::vector<NamedPort> named_ports(const fabric::SwitchOptions& options) {
@@ -190,10 +181,10 @@ void check_workers(const fabric::WorkerOptions& workers, Problems& problems) {
 }  // namespace
 
 std::string effective_name(const fabric::VhostUserOptions& port) {
-  return port.name.empty() ? name_from(port.path) : port.name;
+  return port.name.empty() ? fabric::name_from(port.path) : port.name;
 }
 std::string effective_name(const fabric::VirtioUserOptions& port) {
-  return port.name.empty() ? name_from(port.path) : port.name;
+  return port.name.empty() ? fabric::name_from(port.path) : port.name;
 }
 
 Problems check(const Config& config) {

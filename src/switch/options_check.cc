@@ -20,14 +20,6 @@ std::unexpected<Error> refuse(const char* text, std::size_t index = 0) {
   return fail(ErrorCode::kInvalidArgument, text, static_cast<std::int64_t>(index));
 }
 
-// The socket's file name without ".sock": what a person would call the port.
-std::string name_from(std::string_view path) {
-  const std::size_t slash = path.rfind('/');
-  if (slash != std::string_view::npos) path.remove_prefix(slash + 1);
-  if (path.size() > 5 && path.ends_with(".sock")) path.remove_suffix(5);
-  return std::string(path);
-}
-
 std::optional<std::size_t> first_repeated(std::vector<std::string> names) {
   for (std::size_t i = 0; i < names.size(); ++i) {
     const auto begin = names.begin();
@@ -148,6 +140,13 @@ Status check_patches(const SwitchOptions& options) {
 }
 
 }  // namespace
+
+std::string name_from(std::string_view path) {
+  const std::size_t slash = path.rfind('/');
+  if (slash != std::string_view::npos) path.remove_prefix(slash + 1);
+  if (path.size() > 5 && path.ends_with(".sock")) path.remove_suffix(5);
+  return std::string(path);
+}
 
 std::vector<std::string> port_names(const SwitchOptions& options) {
   std::vector<std::string> names;

@@ -17,10 +17,12 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string_view>
 
 #include "base/error.h"
 #include "net/drop.h"
+#include "packet/packet.h"
 #include "switch/port.h"
 #include "switch/queue_lock.h"
 #include "virtio/features.h"
@@ -90,5 +92,29 @@ class PortQueue {
   mutable std::mutex wake_mutex_;  // For wake_, which workers read when they are told to look.
   WakeSource wake_;
 };
+
+/// The end of a port's transmit(): delivers by `queue`, a PortQueue with a path(), if its lock can
+/// be had and it runs; else counts. Returns how many packets went. Threads: workers.
+template <class Queue>
+std::size_t deliver_by(Queue& queue, Refusals& refusals, const packet::Burst& burst,
+                       std::span<const packet::PacketIndex> which) {
+  if (!queue.lock.try_lock_briefly()) {
+    refusals.queue_busy.fetch_add(which.size(), std::memory_order_relaxed);
+    return 0;
+  }
+  std::size_t delivered = 0;
+  if (queue.running()) [[likely]] {
+    delivered = queue.path().deliver(burst, which);
+    if (delivered != which.size()) {
+      if (const auto error = queue.path().error()) [[unlikely]]
+        queue.mark_broken(*error);
+    }
+  } else {
+    queue.counters.drop(queue.broken() ? net::DropCause::kRingBroken : net::DropCause::kNotReady,
+                        which.size());
+  }
+  queue.lock.unlock();
+  return delivered;
+}
 
 }  // namespace sluice::fabric

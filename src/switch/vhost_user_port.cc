@@ -71,24 +71,8 @@ std::size_t VhostUserPort::transmit(std::uint32_t hint, const packet::Burst& bur
     return 0;
   }
   const std::size_t choice = ready == 1 ? 0 : hint % ready;
-  ReceiveQueue& queue = receiveqs_[ready_[choice].load(std::memory_order_relaxed)];
-  if (!queue.lock.try_lock_briefly()) {
-    refusals_.queue_busy.fetch_add(which.size(), std::memory_order_relaxed);
-    return 0;
-  }
-  std::size_t delivered = 0;
-  if (queue.running()) [[likely]] {
-    delivered = queue.path().deliver(burst, which);
-    if (delivered != which.size()) {
-      if (const auto error = queue.path().error()) [[unlikely]]
-        queue.mark_broken(*error);
-    }
-  } else {
-    queue.counters.drop(queue.broken() ? net::DropCause::kRingBroken : net::DropCause::kNotReady,
-                        which.size());
-  }
-  queue.lock.unlock();
-  return delivered;
+  const std::uint16_t pair = ready_[choice].load(std::memory_order_relaxed);
+  return deliver_by(receiveqs_[pair], refusals_, burst, which);
 }
 
 bool VhostUserPort::arm(std::uint16_t q) {

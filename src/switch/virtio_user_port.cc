@@ -21,9 +21,8 @@ VirtioUserPort::VirtioUserPort(const VirtioUserOptions& options)
 std::size_t VirtioUserPort::receive(std::uint16_t q, packet::Burst& burst) {
   ReceiveQueue& queue = receiveqs_[q];
   if (!queue.alive() || !queue.lock.try_lock()) return 0;
-  std::size_t count = 0;
   if (queue.alive()) [[likely]] {
-    count = queue.path().take(burst);
+    const std::size_t count = queue.path().take(burst);
     if (count != 0) return count;
     if (const auto error = queue.path().error()) [[unlikely]]
       queue.mark_broken(*error);
@@ -44,24 +43,7 @@ std::size_t VirtioUserPort::transmit(std::uint32_t hint, const packet::Burst& bu
     refusals_.not_ready.fetch_add(which.size(), std::memory_order_relaxed);
     return 0;
   }
-  TransmitQueue& queue = transmitqs_[pairs_ == 1 ? 0 : hint % pairs_];
-  if (!queue.lock.try_lock_briefly()) {
-    refusals_.queue_busy.fetch_add(which.size(), std::memory_order_relaxed);
-    return 0;
-  }
-  std::size_t delivered = 0;
-  if (queue.alive()) [[likely]] {
-    delivered = queue.path().deliver(burst, which);
-    if (delivered != which.size()) {
-      if (const auto error = queue.path().error()) [[unlikely]]
-        queue.mark_broken(*error);
-    }
-  } else {
-    queue.counters.drop(queue.broken() ? net::DropCause::kRingBroken : net::DropCause::kNotReady,
-                        which.size());
-  }
-  queue.lock.unlock();
-  return delivered;
+  return deliver_by(transmitqs_[pairs_ == 1 ? 0 : hint % pairs_], refusals_, burst, which);
 }
 
 bool VirtioUserPort::arm(std::uint16_t q) {

@@ -182,22 +182,18 @@ void DriverEnd::send(Pair& pair) {
 // Sends every frame back that arrives; the first ones are its own.
 void DriverEnd::echo(Pair& pair) {
   if (sent_.value() < kInFlight * pairs_.size()) send(pair);
-  const std::size_t count = pair.receiveq.receive(std::span(in_).first(kDriverBurst));
-  if (count == 0) return pause_core();
-  for (std::size_t i = 0; i < count; ++i) prefetch_for_read(in_[i].data + kCacheLine);
-  const std::size_t room = pair.transmitq.reserve(std::span(out_).first(count));
-  for (std::size_t i = 0; i < room; ++i) {
-    out_[i].length = std::min(in_[i].length, out_[i].length);
-    packet::copy_bytes(out_[i].data, in_[i].data, out_[i].length);
-    if (options_.swap_addresses) {
-      std::memcpy(out_[i].data, in_[i].data + 6, 6);
-      std::memcpy(out_[i].data + 6, in_[i].data, 6);
+  const auto frames =
+      std::span(in_).first(pair.receiveq.receive(std::span(in_).first(kDriverBurst)));
+  if (frames.empty()) return pause_core();
+  if (options_.swap_addresses) {
+    for (const net::DriverFrame& frame : frames) {
+      std::swap_ranges(frame.data, frame.data + 6, frame.data + 6);
     }
   }
+  const std::size_t sent = pair.transmitq.forward(pair.receiveq, frames);
   pair.receiveq.repost();
-  pair.transmitq.submit(std::span(out_).first(room));
-  received_.add(count);
-  sent_.add(room);
+  received_.add(frames.size());
+  sent_.add(sent);
 }
 
 }  // namespace sluice::app

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 #include "base/cache_line.h"
@@ -93,14 +94,14 @@ Result<DriverMemory> DriverMemory::create(const Geometry& geometry,
     memory.places_.push_back(places);
   }
   end = round_up(end, kPage);
-  for (Places& places : memory.places_) {
-    const std::uint64_t pool = std::uint64_t{size_max} * geometry.buffer_stride;
-    // The last buffer reaches into one line more when buffers begin within a line.
-    places.buffers = place(pool + kCacheLine, kCacheLine) + geometry.buffer_lead;
-  }
+  memory.buffers_ = end + geometry.buffer_lead;
+  // The last buffer reaches into one line more when buffers begin within a line.
+  place(std::uint64_t{geometry.queues} * size_max * geometry.buffer_stride + kCacheLine,
+        kCacheLine);
   auto shared = TRY(memory::Mapping::create_shared("sluice-driver", round_up(end, kPage)));
   memory.block_ = std::make_shared<const Block>(std::move(shared.mapping), std::move(shared.fd));
   for (std::uint16_t i = 0; i < geometry.queues; ++i) memory.clean(QueueIndex(i));
+  memory.deal_buffers();
   return memory;
 }
 
@@ -146,15 +147,34 @@ DriverQueueStart DriverMemory::start(QueueIndex queue) const {
   DriverQueueStart start;
   start.ring = ring(queue);
   start.features = features_;
-  const std::uint64_t at = places_[queue.raw()].buffers;
   const std::size_t stride = geometry_.buffer_stride;
-  start.buffers = bytes().subspan(at, start.ring.size * stride);
-  start.buffers_guest_address = kGuestBase + at;
+  const std::size_t count = std::size_t{geometry_.queues} * geometry_.queue_size_max;
+  start.buffers = bytes().subspan(buffers_, count * stride);
+  start.buffers_guest_address = kGuestBase + buffers_;
   start.buffer_stride = stride;
   start.buffer_size = stride;
-  start.buffer_count = start.ring.size;
+  start.own_buffers = own_buffers_[queue.raw()];
   start.memory = {block_, &block_->mapping};
   return start;
+}
+
+void DriverMemory::deal_buffers() {
+  own_buffers_.clear();
+  std::uint32_t next = 0;
+  for (std::size_t i = 0; i < places_.size(); ++i) {
+    auto list = std::make_shared<DriverBuffers>();
+    list->numbers.resize(geometry_.queue_size_max);
+    std::iota(list->numbers.begin(), list->numbers.end(), next);
+    next += geometry_.queue_size_max;
+    own_buffers_.push_back(std::move(list));
+  }
+}
+
+Status DriverMemory::check_buffers(QueueIndex queue) const {
+  if (own_buffers_[queue.raw()]->stale) {
+    return fail(ErrorCode::kWrongState, "the queue has exchanged buffers: recall it first");
+  }
+  return {};
 }
 
 Status DriverMemory::resize(QueueIndex queue, std::uint32_t size) {

@@ -1,7 +1,7 @@
 // DriverMemory: the shared memory of a virtio-net driver: where rings and packet buffers lie, and
 // how a ring looks before anybody used it.
 //
-//   | rings of queue 0 | rings of queue 1 | ... | buffers of queue 0 | buffers of queue 1 | ...
+//   | rings of queue 0 | rings of queue 1 | ... | buffers of all queues |
 //
 // Guest address = kGuestBase + offset, user address = kUserBase + offset; neither is a pointer of
 // ours, so that one kind of address taken for another is found at once.
@@ -53,6 +53,12 @@ class DriverMemory {
   /// Everything of a queue's start but its events.
   [[nodiscard]] DriverQueueStart start(QueueIndex queue) const;
 
+  /// Gives each queue its first buffers. Queues made before keep their lists, which mean nothing
+  /// any more.
+  void deal_buffers();
+  /// Errors: kWrongState if the queue has exchanged buffers and was not recalled since.
+  Status check_buffers(QueueIndex queue) const;
+
   /// Another size of a ring, in its place. Errors: kOutOfRange above queue_size_max;
   /// kInvalidArgument if the ring's format does not have it.
   /// Requires: neither device nor driver uses the ring; clean() follows.
@@ -67,7 +73,6 @@ class DriverMemory {
     std::uint64_t descriptors;
     std::uint64_t driver_area;
     std::uint64_t device_area;
-    std::uint64_t buffers;
   };
   // The memory itself. Its pages go with the last user of ours, even if the device keeps the file:
   // we touched them, so they would stay charged to us.
@@ -84,7 +89,9 @@ class DriverMemory {
   Geometry geometry_;
   virtio::FeatureSet features_;
   std::vector<Places> places_;
-  std::vector<std::uint32_t> sizes_;  // Of each ring now.
+  std::vector<std::uint32_t> sizes_;                         // Of each ring now.
+  std::uint64_t buffers_ = 0;                                // Offset of the first buffer.
+  std::vector<std::shared_ptr<DriverBuffers>> own_buffers_;  // By queue.
   std::shared_ptr<const Block> block_;
 };
 

@@ -53,6 +53,13 @@ struct DriverTransmitQueue::Impl {
   Variant<DriverTransmitRing> queue;
 };
 
+struct DriverReceiveQueue::Impl {
+  template <class Queue>
+  Impl(std::type_identity<Queue>, const DriverQueueStart& start)
+      : queue(std::in_place_type<Queue>, start) {}
+  Variant<DriverReceiveRing> queue;
+};
+
 DriverTransmitQueue::DriverTransmitQueue() = default;
 DriverTransmitQueue::DriverTransmitQueue(DriverTransmitQueue&&) noexcept = default;
 DriverTransmitQueue& DriverTransmitQueue::operator=(DriverTransmitQueue&&) noexcept = default;
@@ -67,6 +74,16 @@ std::size_t DriverTransmitQueue::reserve(std::span<DriverFrame> out) {
 }
 void DriverTransmitQueue::submit(std::span<const DriverFrame> frames) {
   std::visit([&](auto& queue) { queue.submit(frames); }, impl_->queue);
+}
+std::size_t DriverTransmitQueue::forward(DriverReceiveQueue& from,
+                                         std::span<const DriverFrame> frames) {
+  return std::visit(
+      [&]<class Ring>(DriverTransmitRing<Ring>& queue) {
+        // Queues of one driver have one kind of ring.
+        auto* const receiveq = std::get_if<DriverReceiveRing<Ring>>(&from.impl_->queue);
+        return receiveq == nullptr ? std::size_t{0} : queue.forward(*receiveq, frames);
+      },
+      impl_->queue);
 }
 void DriverTransmitQueue::recall(const std::function<void(std::uint32_t)>& back) {
   std::visit([&](auto& queue) { queue.recall(back); }, impl_->queue);
@@ -84,13 +101,6 @@ std::optional<Error> DriverTransmitQueue::error() const {
 std::string_view DriverTransmitQueue::name() const {
   return kNames[impl_->queue.index()];
 }
-
-struct DriverReceiveQueue::Impl {
-  template <class Queue>
-  Impl(std::type_identity<Queue>, const DriverQueueStart& start)
-      : queue(std::in_place_type<Queue>, start) {}
-  Variant<DriverReceiveRing> queue;
-};
 
 DriverReceiveQueue::DriverReceiveQueue() = default;
 DriverReceiveQueue::DriverReceiveQueue(DriverReceiveQueue&&) noexcept = default;

@@ -48,6 +48,8 @@ inline constexpr std::size_t kDriverBurstMax = 64;
 /// Most received frames that the application has at once.
 inline constexpr std::size_t kDriverHeldMax = 2 * kDriverBurstMax;
 
+class DriverReceiveQueue;
+
 class DriverTransmitQueue {
  public:
   DriverTransmitQueue();
@@ -62,6 +64,14 @@ class DriverTransmitQueue {
   /// Sends frames of the last reserve(), which must be its first ones in order, and kicks the
   /// device if it sleeps. A length beyond the buffer is cut.
   void submit(std::span<const DriverFrame> frames);
+
+  /// Sends frames on that `from`, a receiveq of the same driver, received since its last repost(),
+  /// where they lie: their buffers become this queue's, and `from` reposts free ones of it instead.
+  /// `frames` are some of those, in order; length and marks may have been changed. Returns how many
+  /// went: fewer if the ring is full, or at a packet of several buffers. The others are still
+  /// `from`'s, and so is the call of repost(). None goes to a queue of another driver.
+  /// Threads: the holder of both queues.
+  std::size_t forward(DriverReceiveQueue& from, std::span<const DriverFrame> frames);
 
   /// After NetDriver::reset_queue(): hands the token of every buffer that the device had to `back`,
   /// each once; in order, as they were sent. The queue does nothing more: error() says so.
@@ -110,6 +120,7 @@ class DriverReceiveQueue {
   struct Impl;
 
  private:
+  friend class DriverTransmitQueue;
   explicit DriverReceiveQueue(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };

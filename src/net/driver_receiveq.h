@@ -32,7 +32,9 @@ class DriverReceiveRing {
     for (std::uint32_t first = 0; first < start.ring.size;) {
       const auto count = static_cast<std::uint32_t>(
           std::min<std::size_t>(kDriverBurstMax, start.ring.size - first));
-      for (std::uint32_t i = 0; i < count; ++i) collected_[i].token = first + i;
+      for (std::uint32_t i = 0; i < count; ++i) {
+        collected_[i].token = start.own_buffers->numbers[first + i];
+      }
       held_ = count;
       repost();
       first += count;
@@ -45,31 +47,35 @@ class DriverReceiveRing {
     const std::size_t count = ring_.collect(room.first(std::min(out.size(), kDriverBurstMax)));
     const std::span<const virtio::Collected> items = room.first(count);
     held_ += count;
-    for (const virtio::Collected& item : items) prefetch_for_read(buffer(item.token));
-    // Copied once, before anything in them is looked at: the device may write on (H25). A buffer
-    // that continues a packet has no header; then the copy is not used.
-    std::array<virtio::virtio_net_hdr_v1, kDriverBurstMax> headers;
-    for (std::size_t i = 0; i < count; ++i) {
-      std::memcpy(&headers[i], buffer(items[i].token), sizeof headers[i]);
-    }
-    std::atomic_signal_fence(std::memory_order_seq_cst);
     std::uint64_t bytes = 0;
+    std::byte* const base = start_.buffers.data();  // Copies, since frames could alias members.
+    const std::size_t stride = start_.buffer_stride;
+    const std::uint32_t header_size = header_size_;
+    // Without merging, num_buffers may be anything (5.1.6.4).
+    const std::uint16_t counted = mergeable_ ? 0xffff : 0;
+    std::uint16_t merge_left = merge_left_;
+    for (const virtio::Collected& item : items) prefetch_for_read(base + item.token * stride);
     for (std::size_t i = 0; i < count; ++i) {
-      const virtio::Collected& item = items[i];
-      std::byte* const start = buffer(item.token);
+      const virtio::Collected item = items[i];
       DriverFrame& frame = out[i];
+      std::byte* const start = base + item.token * stride;
+      // Copied once, before anything in it is looked at: the device may write on (H25). A buffer
+      // that continues a packet has no header; then the copy is not used.
+      virtio::virtio_net_hdr_v1 header;
+      std::memcpy(&header, start, sizeof header);
+      std::atomic_signal_fence(std::memory_order_seq_cst);
+      frame.data = start + header_size;
+      frame.length = item.written - header_size;
       frame.token = item.token;
-      if (merge_left_ != 0) {  // Payload goes on without a header of its own.
-        frame.data = start;
-        frame.length = item.written;
-        frame.offload = {};
-        frame.continues = --merge_left_;
-      } else {
-        use_header(headers[i], item.written, frame);
-        frame.data = start + header_size_;
-      }
+      frame.offload = {header.flags,    header.gso_type,   header.hdr_len,
+                       header.gso_size, header.csum_start, header.csum_offset};
+      frame.continues = 0;
+      const bool merged = ((header.num_buffers ^ 1) & counted) != 0;
+      if (merge_left != 0 || item.written < header_size || merged) [[unlikely]]
+        merge_left = use_odd(item, header.num_buffers, merge_left, frame);
       bytes += frame.length;
     }
+    merge_left_ = merge_left;
     counters_.packets.add(count);
     counters_.bytes.add(bytes);
     return count;
@@ -92,33 +98,48 @@ class DriverReceiveRing {
   }
 
   void recall(const std::function<void(std::uint32_t)>& back) {
-    ring_.recall(back);
+    DriverBuffers& own = *start_.own_buffers;
+    std::size_t count = 0;
+    for (; count < held_; ++count) own.numbers[count] = collected_[count].token;
+    ring_.recall([&](std::uint32_t token) {
+      own.numbers[count++] = token;
+      back(token);
+    });
+    own.stale = false;
     held_ = 0;
     merge_left_ = 0;
   }
 
+  /// What the application has: for DriverTransmitRing::forward().
+  [[nodiscard]] std::span<virtio::Collected> held() { return std::span(collected_).first(held_); }
+  [[nodiscard]] const DriverQueueStart& start() const { return start_; }
   [[nodiscard]] const Ring& ring() const { return ring_; }
   [[nodiscard]] Ring& ring() { return ring_; }
   [[nodiscard]] const DriverCounters& counters() const { return counters_; }
 
  private:
-  void use_header(const virtio::virtio_net_hdr_v1& header, std::uint32_t written,
-                  DriverFrame& frame) {
-    frame.offload = {header.flags,    header.gso_type,   header.hdr_len,
-                     header.gso_size, header.csum_start, header.csum_offset};
-    frame.length = written > header_size_ ? written - header_size_ : 0;
-    frame.continues = 0;
-    if (written < header_size_) [[unlikely]]
-      counters_.bad_headers.add();
-    if (!mergeable_ || header.num_buffers == 1) [[likely]]
-      return;
-    // NET-09: a packet cannot take more buffers than there are.
-    if (header.num_buffers == 0 || header.num_buffers > start_.ring.size) {
-      counters_.bad_headers.add();
-      return;
+  // A buffer that is part of a merged packet, or whose lengths cannot be. Returns how many buffers
+  // of its packet follow.
+  [[gnu::cold, gnu::noinline]] std::uint16_t use_odd(const virtio::Collected& item,
+                                                     std::uint16_t num_buffers,
+                                                     std::uint16_t merge_left, DriverFrame& frame) {
+    if (merge_left != 0) {  // Payload goes on without a header of its own.
+      frame.data -= header_size_;
+      frame.length = item.written;
+      frame.offload = {};
+      return frame.continues = --merge_left;
     }
-    merge_left_ = static_cast<std::uint16_t>(header.num_buffers - 1);
-    frame.continues = merge_left_;
+    if (item.written < header_size_) {
+      counters_.bad_headers.add();
+      frame.length = 0;
+    }
+    if (!mergeable_ || num_buffers == 1) return 0;
+    // NET-09: a packet cannot take more buffers than there are.
+    if (num_buffers == 0 || num_buffers > start_.ring.size) {
+      counters_.bad_headers.add();
+      return 0;
+    }
+    return frame.continues = static_cast<std::uint16_t>(num_buffers - 1);
   }
 
   [[nodiscard]] std::byte* buffer(std::uint32_t token) const {

@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
-#include <numeric>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/cache_line.h"
@@ -28,24 +28,17 @@ class DriverTransmitRing {
         header_size_(static_cast<std::uint32_t>(header_size(start.features))),
         capacity_(static_cast<std::uint32_t>(start.buffer_size) - header_size_) {
     ring_.set_interrupts(false);
-    if constexpr (!kInOrder) {
-      free_.resize(start.ring.size);
-      std::iota(free_.begin(), free_.end(), std::uint32_t{0});
-    }
+    free_ = start.own_buffers->numbers;
+    free_.resize(start.ring.size);
     // NET-05: num_buffers is 0 in what a driver sends; a header without marks is all zero.
-    for (std::uint32_t i = 0; i < start.ring.size; ++i) std::memset(buffer(i), 0, header_size_);
+    for (const std::uint32_t token : free_) std::memset(buffer(token), 0, header_size_);
   }
 
   std::size_t reserve(std::span<DriverFrame> out) {
-    const std::size_t wanted = std::min(out.size(), kDriverBurstMax);
-    if (const std::size_t free = ring_.free_slots(); free < wanted) reclaim(wanted - free);
-    // A ring that broke sends nothing, so it has no room either.
-    if (ring_.error()) [[unlikely]]
-      return 0;
-    const std::size_t count = std::min(wanted, ring_.free_slots());
+    const std::size_t count = make_room(std::min(out.size(), kDriverBurstMax));
     std::uint32_t place = next_;
     for (std::size_t i = 0; i < count; ++i) {
-      const std::uint32_t token = kInOrder ? place : free_[place];
+      const std::uint32_t token = free_[place];
       out[i].data = buffer(token) + header_size_;
       prefetch_for_write(buffer(token));
       prefetch_for_write(buffer(token) + kCacheLine);
@@ -83,13 +76,65 @@ class DriverTransmitRing {
     }
   }
 
-  void recall(const std::function<void(std::uint32_t)>& back) { ring_.recall(back); }
+  template <class ReceiveRing>
+  std::size_t forward(ReceiveRing& from, std::span<const DriverFrame> frames) {
+    if (from.start().memory != start_.memory) return 0;
+    const std::size_t room = make_room(std::min(frames.size(), kDriverBurstMax));
+    const std::span<virtio::Collected> held = from.held();
+    std::uint32_t place = next_;
+    std::size_t at = 0;
+    std::size_t count = 0;
+    for (; count < room; ++count) {
+      const DriverFrame& frame = frames[count];
+      while (at < held.size() && held[at].token != frame.token) ++at;
+      // Parts of a merged packet are told by what follows, or by having no header.
+      if (at == held.size() || frame.continues != 0 ||
+          frame.data != buffer(frame.token) + header_size_) {
+        break;
+      }
+      std::swap(held[at++].token, free_[place]);
+      place = following(place);
+    }
+    if (count == 0) return 0;
+    start_.own_buffers->stale = from.start().own_buffers->stale = true;
+    marked_any_ = true;  // The device wrote these headers.
+    submit(frames.first(count));
+    return count;
+  }
+
+  void recall(const std::function<void(std::uint32_t)>& back) {
+    DriverBuffers& own = *start_.own_buffers;
+    if constexpr (kInOrder) {
+      std::ranges::copy(free_, own.numbers.begin());
+      ring_.recall(back);
+    } else {
+      std::size_t count = 0;
+      for (std::uint32_t place = next_; count < ring_.free_slots(); place = following(place)) {
+        own.numbers[count++] = free_[place];
+      }
+      ring_.recall([&](std::uint32_t token) {
+        own.numbers[count++] = token;
+        back(token);
+      });
+    }
+    own.stale = false;
+  }
 
   [[nodiscard]] const Ring& ring() const { return ring_; }
   [[nodiscard]] const DriverCounters& counters() const { return counters_; }
 
  private:
   static constexpr bool kInOrder = Ring::kRingOrder == virtio::Order::kInOrder;
+
+  // Frees what the device has sent if there are fewer free buffers than `wanted`. Returns how many
+  // of those there are.
+  std::size_t make_room(std::size_t wanted) {
+    if (const std::size_t free = ring_.free_slots(); free < wanted) reclaim(wanted - free);
+    // A ring that broke sends nothing, so it has no room either.
+    if (ring_.error()) [[unlikely]]
+      return 0;
+    return std::min(wanted, ring_.free_slots());
+  }
 
   void reclaim(std::size_t wanted) {
     if constexpr (kInOrder) {
@@ -107,8 +152,13 @@ class DriverTransmitRing {
     }
   }
 
-  [[gnu::cold, gnu::noinline]] void write_marks(const DriverFrame& frame) {
-    std::memcpy(buffer(frame.token), &frame.offload, sizeof frame.offload);
+  void write_marks(const DriverFrame& frame) {
+    // Spec: virtio 1.3, 5.1.6.2: a driver sends no DATA_VALID, and num_buffers is 0 (NET-05).
+    packet::Offload marks = frame.offload;
+    marks.flags &= virtio::kHdrNeedsCsum;
+    std::byte* const header = buffer(frame.token);
+    std::memcpy(header, &marks, sizeof marks);
+    std::memset(header + sizeof marks, 0, sizeof(std::uint16_t));
     marked_any_ = true;
   }
 
@@ -125,9 +175,9 @@ class DriverTransmitRing {
   std::uint32_t capacity_;
   // Buffers go out in turn: in order, that of the ring's slot; else the one longest free, so that
   // it meets the descriptor it had before (see virtio/split_driver.h).
-  std::uint32_t next_ = 0;           // In order: buffer; else place in free_.
-  std::uint32_t returned_ = 0;       // Any order: where the next free buffer is entered.
-  std::vector<std::uint32_t> free_;  // Any order: a queue of buffers, as many places as buffers.
+  std::uint32_t next_ = 0;           // Place in free_ of the next one to go out.
+  std::uint32_t returned_ = 0;       // Any order: place where the next one to come back is entered.
+  std::vector<std::uint32_t> free_;  // In order: the buffer of each slot; else a queue of the free.
   bool marked_any_ = false;          // Headers may hold marks, so each is written from now on.
   DriverCounters counters_;
   std::array<virtio::Collected, kDriverBurstMax> collected_{};

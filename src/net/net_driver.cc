@@ -178,6 +178,7 @@ Status NetDriver::check_startable() const {
 Status NetDriver::start() {
   TRY(check_startable());
   std::vector<RingSetup> rings;
+  memory_.deal_buffers();
   for (std::uint16_t i = 0; i < queue_count(); ++i) rings.push_back(begin_epoch(QueueIndex(i)));
   const std::array regions = {memory_.region()};
   const Status started =
@@ -235,6 +236,7 @@ Status NetDriver::reset_queue(QueueIndex index) {
 
 Status NetDriver::restart_queue(QueueIndex index, std::uint32_t size) {
   TRY(reset_queue(index));
+  TRY(memory_.check_buffers(index));
   if (size != 0) TRY(memory_.resize(index, size));
   const RingSetup setup = begin_epoch(index);
   Queue& queue = queues_[index.raw()];

@@ -102,7 +102,9 @@ class NetDriver {
   /// kWrongState; kOutOfRange; those of the transport: then the device may still write.
   Status reset_queue(QueueIndex queue);
   /// Resets the queue if it runs, and starts it with a new epoch; `size` 0: that it had.
-  /// Errors: as reset_queue(); kOutOfRange above queue_size_max; kInvalidArgument.
+  /// Errors: as reset_queue(); kOutOfRange above queue_size_max; kInvalidArgument; kWrongState if
+  /// the queue has exchanged buffers with another (DriverTransmitQueue::forward()) and was not
+  /// recalled since: the other one's would be posted twice.
   Status restart_queue(QueueIndex queue, std::uint32_t size = 0);
   /// Stops all and puts the device back to before negotiation; start() begins anew.
   Status reset();

@@ -45,17 +45,10 @@ class TransmitQueue {
     if (taken_ == 0) return 0;
     const auto chains = std::span<const virtio::Chain>(chains_).first(taken_);
     for (const virtio::Chain& chain : chains) prefetch_for_read(chain.data);
-    copy_heads(chains, burst);
-    // The copies must not be read from guest memory again (SPL-16).
-    std::atomic_signal_fence(std::memory_order_seq_cst);
-    unsigned marks = 0;
-    for (std::uint32_t i = 0; i < burst.count; ++i) {
-      marks |= unsigned{burst.packets[i].offload.flags} | burst.packets[i].offload.gso_type;
-    }
-    if (marks != 0) [[unlikely]]
-      accept_offloads(burst);
-    std::uint64_t bytes = 0;
-    for (std::uint32_t i = 0; i < burst.count; ++i) bytes += burst.packets[i].length;
+    const Sums sums = copy_heads(chains, burst);
+    std::uint64_t bytes = sums.bytes;
+    if (sums.marks != 0) [[unlikely]]
+      bytes = accept_offloads(burst);
     counters_.packets.add(taken_);
     counters_.bytes.add(bytes);
     counters_.bursts.add();
@@ -82,27 +75,42 @@ class TransmitQueue {
     return config;
   }
 
-  // Makes a packet of each chain; what is in the copies is looked at later.
-  void copy_heads(std::span<const virtio::Chain> chains, packet::Burst& burst) {
+  struct Sums {
+    std::uint64_t bytes = 0;
+    unsigned marks = 0;  // Not 0 if any packet has something left to be done to it.
+  };
+
+  // Makes a packet of each chain.
+  [[gnu::noinline]] Sums copy_heads(std::span<const virtio::Chain> chains, packet::Burst& burst) {
     const std::uint32_t header_size = header_size_;
     std::uint32_t count = 0;
+    Sums sums;
     for (const virtio::Chain& chain : chains) {
       packet::Packet& packet = burst.packets[count];
       if (is_plain(chain, header_size)) [[likely]] {
         // One segment that holds header and frame. NET-05: num_buffers is ignored here.
-        std::memcpy(&packet.offload, chain.data, sizeof packet.offload);
-        std::memcpy(packet.head.data(), chain.data + header_size, packet::kHeadSize);
-        packet.data = chain.data + header_size;
-        packet.length = chain.length - header_size;
-        packet.first_length = packet.length;
+        const std::byte* const data = chain.data;
+        const std::uint32_t length = chain.length - header_size;
+        packet::Offload offload;
+        std::memcpy(&offload, data, sizeof offload);
+        packet::copy_16(packet.head.data(), data + header_size);
+        // The copies must not be read from guest memory again (SPL-16).
+        std::atomic_signal_fence(std::memory_order_seq_cst);
+        packet.data = data + header_size;
+        packet.length = length;
+        packet.first_length = length;
         packet.more_first = 0;
         packet.more_count = 0;
-        ++count;
-      } else if (gather(chain, burst, packet)) {
-        ++count;
+        packet.offload = offload;
+      } else if (!gather(chain, burst, packet)) {
+        continue;
       }
+      sums.marks |= unsigned{packet.offload.flags} | packet.offload.gso_type;
+      sums.bytes += packet.length;
+      ++count;
     }
     burst.count = count;
+    return sums;
   }
 
   // A frame shorter than the head that is copied, or in several pieces, takes the long way.
@@ -167,8 +175,9 @@ class TransmitQueue {
     return chain.segments(arena_).first(chain.readable_count);
   }
 
-  // Drops what the rules refuse and closes the gaps.
-  [[gnu::cold, gnu::noinline]] void accept_offloads(packet::Burst& burst) {
+  // Drops what the rules refuse and closes the gaps. Returns the bytes that are left.
+  [[gnu::cold, gnu::noinline]] std::uint64_t accept_offloads(packet::Burst& burst) {
+    std::uint64_t bytes = 0;
     std::uint32_t kept = 0;
     for (std::uint32_t i = 0; i < burst.count; ++i) {
       packet::Packet& packet = burst.packets[i];
@@ -177,9 +186,11 @@ class TransmitQueue {
         continue;
       }
       if (kept != i) burst.packets[kept] = burst.packets[i];
+      bytes += packet.length;
       ++kept;
     }
     burst.count = kept;
+    return bytes;
   }
 
   bool drop(DropCause cause) {

@@ -108,12 +108,13 @@ GeneratorPort::GeneratorPort(Passkey, const GeneratorOptions& options, memory::M
 std::size_t GeneratorPort::receive(std::uint16_t q, packet::Burst& burst) {
   Queue& queue = queues_[q];
   burst.clear();
-  std::size_t next = queue.next;
-  for (Packet& packet : burst.packets) {
-    packet = frames_[next];
-    if (++next == frames_.size()) next = 0;
+  for (std::size_t have = 0; have < packet::kBurstMax;) {
+    const std::size_t run = std::min(packet::kBurstMax - have, frames_.size() - queue.next);
+    std::copy_n(frames_.begin() + static_cast<std::ptrdiff_t>(queue.next), run,
+                burst.packets.begin() + static_cast<std::ptrdiff_t>(have));
+    have += run;
+    queue.next = queue.next + run == frames_.size() ? 0 : queue.next + run;
   }
-  queue.next = next;
   burst.count = packet::kBurstMax;
   queue.made.packets.add(packet::kBurstMax);
   queue.made.bytes.add(std::uint64_t{size_} * packet::kBurstMax);

@@ -56,6 +56,7 @@ class PackedDeviceRing {
       held_slots_ -= chain.slots;
     }
     held_ -= tail.size();
+    if (long_lists_ != 0) forget_long_lists(tail);
   }
 
   void give_back(std::span<const Chain> done, bool one_entry) {
@@ -65,15 +66,28 @@ class PackedDeviceRing {
     bool single = false;
     if constexpr (kOrder == Order::kInOrder) single = one_entry && done.size() > 1;
     if (config_.used_record != nullptr) record_batch(done, single);
+    // The first one goes out last (C): it publishes all (PKD-15).
     PackedPosition end = used_;
     end.advance(done.front().slots, layout_.size());
     std::uint32_t slots = done.front().slots;
-    for (const Chain& chain : done.subspan(1)) {
-      if (!single) write_used(end, chain);
-      end.advance(chain.slots, layout_.size());
-      slots += chain.slots;
+    if (single) {
+      for (const Chain& chain : done.subspan(1)) slots += chain.slots;
+      end = used_;
+      end.advance(slots, layout_.size());
+    } else if (long_lists_ == 0) {
+      slots = static_cast<std::uint32_t>(done.size());
+      end = write_run(end, done.subspan(1));
+    } else {
+      for (const Chain& chain : done.subspan(1)) {
+        layout_.publish_tail(end.slot(), used_tail(end.wrap(), chain));
+        end.advance(chain.slots, layout_.size());
+        slots += chain.slots;
+      }
     }
-    write_used(used_, single ? done.back() : done.front());  // C: publishes all (PKD-15).
+    const Chain& shown = single ? done.back() : done.front();
+    layout_.publish_tail(used_.slot(), used_tail(used_.wrap(), shown));
+    if (long_lists_ != 0) [[unlikely]]
+      forget_long_lists(done);
     // After the write: the front-end clears a bit before it copies the page, so a page that is
     // written after its mark could be missed.
     if (config_.log != nullptr) [[unlikely]]
@@ -117,46 +131,80 @@ class PackedDeviceRing {
  private:
   // Takes lists of one descriptor in one region, until something else comes.
   std::size_t take_plain(const memory::GuestMemory& memory, std::span<Chain> out) {
-    const PackedLayout layout = layout_;  // Copies, since what is stored could alias members.
-    PackedPosition at = avail_;
-    const std::size_t room = std::min(out.size(), layout.size() - held_slots_);
+    const std::size_t room = std::min(out.size(), layout_.size() - held_slots_);
     std::size_t taken = 0;
-    for (; taken < room; ++taken) {
-      const PackedTail tail =
-          layout.peek_tail(at.slot(), PackedLayout::avail_bits(at.wrap()));  // B, pairs with A
-      if (!PackedLayout::is_avail(tail.flags, at.wrap())) break;
-      if ((tail.flags & (kDescNext | kDescIndirect)) != 0 || tail.len == 0) break;
-      const memory::GuestAddress address(layout.read_address(at.slot()));
-      Chain& chain = out[taken];
-      chain.data = memory.translate(address, tail.len, hint_);
+    while (taken < room) {
+      const std::size_t run = std::min<std::size_t>(room - taken, layout_.size() - avail_.slot());
+      const std::size_t count = take_run(memory, out.subspan(taken, run));
+      avail_.advance(static_cast<std::uint32_t>(count), layout_.size());
+      taken += count;
+      if (count < run) break;
+    }
+    held_slots_ += taken;
+    return taken;
+  }
+
+  // The same in one lap of the ring.
+  std::size_t take_run(const memory::GuestMemory& memory, std::span<Chain> out) {
+    constexpr std::uint16_t kLooked = PackedLayout::kStateBits | kDescNext | kDescIndirect;
+    const PackedLayout layout = layout_;  // Copies, since what is stored could alias members.
+    memory::RegionHint hint = hint_;
+    const std::uint16_t bits = PackedLayout::avail_bits(avail_.wrap());
+    std::uint16_t slot = avail_.slot();
+    std::size_t taken = 0;
+    for (Chain& chain : out) {
+      const PackedTail tail = layout.peek_tail(slot, bits);  // B, pairs with A
+      if ((tail.flags & kLooked) != bits || tail.len == 0) break;
+      const memory::GuestAddress address(layout.read_address(slot));
+      chain.data = memory.translate(address, tail.len, hint);
       if (chain.data == nullptr) [[unlikely]]
         break;
       chain.length = tail.len;
+      chain.segment_count = 1;
+      chain.readable_count = (tail.flags & kDescWrite) == 0 ? 1 : 0;
       chain.written = 0;
       chain.id = tail.id;
       chain.slots = 1;
-      chain.segment_count = 1;
-      chain.readable_count = (tail.flags & kDescWrite) == 0 ? 1 : 0;
-      at.advance(1, layout.size());
+      ++slot;
+      ++taken;
     }
-    avail_ = at;
-    held_slots_ += taken;
+    hint_ = hint;
     return taken;
   }
 
   void advance_avail(std::uint32_t slots) {
     avail_.advance(slots, layout_.size());
     held_slots_ += slots;
+    if (slots > 1) ++long_lists_;
   }
 
-  void write_used(PackedPosition at, const Chain& chain) const {
+  [[nodiscard, gnu::always_inline]] static PackedTail used_tail(bool wrap, const Chain& chain) {
     // Spec: virtio 1.3, 2.8.5: WRITE says that len is meaningful (PKD-10).
     const bool wrote = chain.readable_count < chain.segment_count;
-    layout_.publish_tail(at.slot(),
-                         {.len = chain.written,
-                          .id = chain.id,
-                          .flags = static_cast<std::uint16_t>(PackedLayout::used_bits(at.wrap()) |
-                                                              (wrote ? kDescWrite : 0))});
+    return {.len = chain.written,
+            .id = chain.id,
+            .flags = static_cast<std::uint16_t>(PackedLayout::used_bits(wrap) |
+                                                (wrote ? kDescWrite : 0))};
+  }
+
+  // Writes used descriptors of buffers of one slot each. Returns the place behind them.
+  PackedPosition write_run(PackedPosition at, std::span<const Chain> done) const {
+    const PackedLayout layout = layout_;
+    while (!done.empty()) {
+      const std::size_t run = std::min<std::size_t>(done.size(), layout.size() - at.slot());
+      PackedPosition in = at;
+      for (const Chain& chain : done.first(run)) {
+        layout.publish_tail(in.slot(), used_tail(in.wrap(), chain));
+        in.step();
+      }
+      at.advance(static_cast<std::uint32_t>(run), layout.size());
+      done = done.subspan(run);
+    }
+    return at;
+  }
+
+  [[gnu::noinline]] void forget_long_lists(std::span<const Chain> lists) {
+    for (const Chain& chain : lists) long_lists_ -= chain.slots > 1 ? 1 : 0;
   }
 
   // Spec of the record: virtio/used_record.h.
@@ -245,6 +293,7 @@ class PackedDeviceRing {
   bool signalled_valid_ = false;
   std::size_t held_slots_ = 0;
   std::size_t held_ = 0;
+  std::size_t long_lists_ = 0;  // Held lists of several slots.
   std::optional<Error> error_;
   RingOddities oddities_;
 };

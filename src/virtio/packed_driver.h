@@ -1,9 +1,14 @@
 // PackedDriverRing: the driver side of a packed virtqueue. Contract: DriverRing in virtio/ring.h.
 // Spec: virtio 1.3, 2.8.
 //
-// A buffer's record (token, slots, writable bytes) lives at its id. In order, the id is the slot of
-// its first descriptor; else ids come from a free list. All of a descriptor is written each time:
-// in a used one the address has no meaning (2.8.5), so a device may have put anything there.
+// A buffer's record (token, slots, writable bytes) lives at its id. Each slot has an id: in order,
+// its own number; else what ids_ says. A list takes the id of its first slot, and its other slots'
+// ids are spent with it, so the ids of outstanding lists are those of the slots [used_, avail_). A
+// list that is used in turn leaves ids_ as it is; one used out of turn changes places in it. So a
+// device that keeps the order, negotiated or not, costs no more than that.
+//
+// All of a descriptor is written each time: in a used one the address has no meaning (2.8.5), so a
+// device may have put anything there.
 //
 // Invariants: free_slots() + slots of outstanding lists = size. The device is hostile: an id must
 // belong to an outstanding list (PKD-18), and a batch must end at one (ORD-06).
@@ -37,13 +42,16 @@ class PackedDriverRing {
       : layout_(config),
         config_(config),
         lists_(config.size),
+        slots_(config.size, 1),
         free_(config.size),
         avail_(PackedPosition::decode(config.position.avail)),
         used_(PackedPosition::decode(config.position.used)),
         notified_(avail_) {
     if constexpr (kOrder == Order::kAny) {
-      free_ids_.resize(config.size);
-      std::iota(free_ids_.rbegin(), free_ids_.rend(), std::uint16_t{0});
+      ids_.resize(config.size);
+      std::iota(ids_.begin(), ids_.end(), std::uint16_t{0});
+      place_ = ids_;
+      next_ = ids_;
     }
   }
 
@@ -76,28 +84,19 @@ class PackedDriverRing {
     if (error_) return 0;
     const std::size_t count = std::min<std::size_t>(wanted, free_);
     if (count == 0) return 0;
-    constexpr bool kWrites = kUse == DeviceUse::kWrites;
-    const PackedLayout layout = layout_;  // Copies, since what is stored could alias members.
-    const PackedPosition first = avail_;
-    PackedPosition at = first;
-    PackedTail first_tail{};
-    for (std::size_t i = 0; i < count; ++i) {
-      const PlainOffer item = make(i);
-      const std::uint16_t id = take_id(at.slot());
-      const PackedTail tail{.len = item.length,
-                            .id = id,
-                            .flags = static_cast<std::uint16_t>(
-                                PackedLayout::avail_bits(at.wrap()) | (kWrites ? kDescWrite : 0))};
-      layout.write_address(at.slot(), item.address);
-      if (i == 0) {  // Goes out last: see offer().
-        first_tail = tail;
-      } else {
-        layout.publish_tail(at.slot(), tail);  // A, pairs with B (PKD-06).
+    PackedPosition at = avail_;
+    // The first one goes out last: see offer().
+    const PackedTail first = write_plain<kUse>(make(0), at);
+    at.advance(1, layout_.size());
+    for (std::size_t i = 1; i < count;) {
+      const std::size_t end = std::min<std::size_t>(count, i + layout_.size() - at.slot());
+      const auto run = static_cast<std::uint32_t>(end - i);
+      for (PackedPosition in = at; i < end; ++i, in.step()) {
+        layout_.publish_tail(in.slot(), write_plain<kUse>(make(i), in));  // A, with B (PKD-06).
       }
-      lists_[id] = {item.token, kWrites ? item.length : 0, 1};
-      at.advance(1, layout.size());
+      at.advance(run, layout_.size());
     }
-    layout.publish_tail(first.slot(), first_tail);  // A, pairs with B
+    layout_.publish_tail(avail_.slot(), first);  // A, pairs with B
     avail_ = at;
     free_ -= static_cast<std::uint32_t>(count);
     outstanding_ += count;
@@ -107,7 +106,7 @@ class PackedDriverRing {
   std::size_t collect(std::span<Collected> out) {
     if (error_) return 0;
     std::size_t collected = 0;
-    if constexpr (kOrder == Order::kInOrder) collected = collect_single(out);
+    if (long_lists_ == 0 && !batch_pending_) collected = collect_in_turn(out);
     for (; collected < out.size(); ++collected) {
       if constexpr (kOrder == Order::kInOrder) {
         if (!collect_in_order(out[collected])) break;
@@ -155,20 +154,13 @@ class PackedDriverRing {
   }
 
   void recall(auto&& back) {
-    if constexpr (kOrder == Order::kInOrder) {
-      for (PackedPosition at = used_; outstanding_ != 0; --outstanding_) {
-        back(lists_[at.slot()].token);
-        at.advance(lists_[at.slot()].slots, layout_.size());
-      }
-    } else {
-      for (const ListRecord& list : lists_) {
-        if (list.slots != 0) back(list.token);
-      }
+    for (PackedPosition at = used_; free_ < layout_.size(); ++free_) {
+      const std::uint16_t id = id_of(at.slot());
+      if (slots_[id] != 0) back(lists_[id].token);
+      at.advance(1, layout_.size());
     }
-    for (ListRecord& list : lists_) list.slots = 0;
     outstanding_ = 0;
     used_ = avail_;
-    free_ = layout_.size();
     set_error({ErrorCode::kClosed, "the ring was reset", 0});
   }
 
@@ -187,13 +179,31 @@ class PackedDriverRing {
   struct ListRecord {
     std::uint32_t token = 0;
     std::uint32_t writable = 0;  // Bytes the device may write.
-    std::uint16_t slots = 0;     // 0: not outstanding.
   };
+
+  [[nodiscard]] std::uint16_t id_of(std::uint16_t slot) const {
+    if constexpr (kOrder == Order::kInOrder) return slot;
+    return ids_[slot];
+  }
+
+  // Writes all of a buffer of one descriptor but its tail, which it returns.
+  template <DeviceUse kUse>
+  [[gnu::always_inline]] PackedTail write_plain(const PlainOffer& item, PackedPosition at) {
+    constexpr bool kWrites = kUse == DeviceUse::kWrites;
+    const std::uint16_t id = id_of(at.slot());
+    layout_.write_address(at.slot(), item.address);
+    lists_[id] = {item.token, kWrites ? item.length : 0};
+    return {.len = item.length,
+            .id = id,
+            .flags = static_cast<std::uint16_t>(PackedLayout::avail_bits(at.wrap()) |
+                                                (kWrites ? kDescWrite : 0))};
+  }
 
   // Writes all of a list but the tail of its first descriptor, which it returns.
   PackedTail write_list(const Offer& item) {
-    const std::uint16_t id = take_id(avail_.slot());
+    const std::uint16_t id = id_of(avail_.slot());
     std::uint32_t writable = 0;
+    std::uint16_t former = id;
     PackedTail head{};
     for (std::size_t i = 0; i < item.segments.size(); ++i) {
       const OfferSegment& segment = item.segments[i];
@@ -207,23 +217,35 @@ class PackedDriverRing {
         head = tail;
       } else {
         layout_.publish_tail(avail_.slot(), tail);
+        former = spend_id(former);
       }
       if (segment.writable) writable += segment.length;
       avail_.advance(1, layout_.size());
     }
     free_ -= static_cast<std::uint32_t>(item.segments.size());
-    lists_[id] = {item.token, writable, static_cast<std::uint16_t>(item.segments.size())};
+    lists_[id] = {item.token, writable};
+    slots_[id] = static_cast<std::uint16_t>(item.segments.size());
+    if (item.segments.size() > 1) ++long_lists_;
     return head;
   }
 
-  std::uint16_t take_id(std::uint16_t slot) {
-    if constexpr (kOrder == Order::kInOrder) {
-      return slot;
-    } else {
-      const std::uint16_t id = free_ids_.back();
-      free_ids_.pop_back();
-      return id;
-    }
+  // The slot at avail_ belongs to a list that began before: its id goes with that of the list's
+  // former slot.
+  std::uint16_t spend_id(std::uint16_t former) {
+    const std::uint16_t id = id_of(avail_.slot());
+    slots_[id] = 0;
+    if constexpr (kOrder == Order::kAny) next_[former] = id;
+    return id;
+  }
+
+  // Whether an outstanding list has this id.
+  [[nodiscard]] bool is_outstanding(std::uint16_t id) const {
+    if (id >= layout_.size() || slots_[id] == 0) return false;
+    std::uint32_t place = id;
+    if constexpr (kOrder == Order::kAny) place = place_[id];
+    const std::uint32_t first = used_.slot();
+    const std::uint32_t ahead = place >= first ? place - first : place + layout_.size() - first;
+    return ahead < layout_.size() - free_;
   }
 
   // Reads the used descriptor at our position, if there is one that can be believed.
@@ -231,45 +253,55 @@ class PackedDriverRing {
     if (outstanding_ == 0) return false;
     tail = layout_.peek_tail(used_.slot(), PackedLayout::used_bits(used_.wrap()));  // D, with C
     if (!PackedLayout::is_used(tail.flags, used_.wrap())) return false;
-    if (tail.id >= layout_.size() || lists_[tail.id].slots == 0) [[unlikely]] {  // PKD-18
+    if (!is_outstanding(tail.id)) [[unlikely]] {  // PKD-18
       set_error({ErrorCode::kRingCorrupt, "the device used a buffer it does not hold", tail.id});
       return false;
     }
     return true;
   }
 
+  // Collects as long as buffers of one descriptor come back in the order offered, each with a used
+  // descriptor of its own.
+  std::size_t collect_in_turn(std::span<Collected> out) {
+    const std::size_t limit = std::min(out.size(), outstanding_);
+    std::size_t collected = 0;
+    while (collected < limit) {
+      const std::size_t run =
+          std::min<std::size_t>(limit - collected, layout_.size() - used_.slot());
+      const std::size_t count = collect_run(out.subspan(collected, run));
+      used_.advance(static_cast<std::uint32_t>(count), layout_.size());
+      collected += count;
+      if (count < run) break;
+    }
+    free_ += static_cast<std::uint32_t>(collected);
+    outstanding_ -= collected;
+    return collected;
+  }
+
+  // The same in one lap of the ring.
+  std::size_t collect_run(std::span<Collected> out) const {
+    const PackedLayout layout = layout_;  // Copies, since what is stored could alias members.
+    const ListRecord* const lists = lists_.data();
+    const std::uint16_t bits = PackedLayout::used_bits(used_.wrap());
+    std::uint16_t slot = used_.slot();
+    std::size_t count = 0;
+    for (Collected& item : out) {
+      const PackedTail tail = layout.peek_tail(slot, bits);  // D, pairs with C
+      const std::uint16_t id = id_of(slot);
+      if ((tail.flags & PackedLayout::kStateBits) != bits || tail.id != id) break;
+      item = {lists[id].token, written(tail, lists[id])};
+      ++slot;
+      ++count;
+    }
+    return count;
+  }
+
   bool collect_any(Collected& out) {
     PackedTail tail;
     if (!read_used(tail)) return false;
     out = {lists_[tail.id].token, written(tail, lists_[tail.id])};
-    const std::uint16_t slots = release(tail.id);
-    used_.advance(slots, layout_.size());
-    free_ids_.push_back(tail.id);
+    release(tail.id);
     return true;
-  }
-
-  // Collects in order as long as each buffer has a used descriptor of its own.
-  std::size_t collect_single(std::span<Collected> out) {
-    if (batch_pending_) return 0;
-    const PackedLayout layout = layout_;
-    PackedPosition at = used_;
-    const std::size_t limit = std::min(out.size(), outstanding_);
-    std::uint32_t free = free_;
-    std::size_t collected = 0;
-    for (; collected < limit; ++collected) {
-      const PackedTail tail =
-          layout.peek_tail(at.slot(), PackedLayout::used_bits(at.wrap()));  // D, pairs with C
-      if (!PackedLayout::is_used(tail.flags, at.wrap()) || tail.id != at.slot()) break;
-      ListRecord& list = lists_[tail.id];
-      out[collected] = {list.token, written(tail, list)};
-      free += list.slots;
-      at.advance(list.slots, layout.size());
-      list.slots = 0;
-    }
-    used_ = at;
-    free_ = free;
-    outstanding_ -= collected;
-    return collected;
   }
 
   // Spec: virtio 1.3, 2.8.18: one descriptor may stand for a batch; it names the last buffer, and
@@ -281,14 +313,14 @@ class PackedDriverRing {
       batch_pending_ = true;
     }
     const std::uint16_t id = used_.slot();
-    if (lists_[id].slots == 0) [[unlikely]] {
+    if (slots_[id] == 0) [[unlikely]] {
       set_error({ErrorCode::kRingCorrupt, "the device used a buffer out of order", batch_.id});
       return false;
     }
     const bool last = id == batch_.id;
     out = {lists_[id].token, last ? written(batch_, lists_[id]) : lists_[id].writable};
     if (last) batch_pending_ = false;
-    used_.advance(release(id), layout_.size());
+    release(id);
     return true;
   }
 
@@ -297,21 +329,45 @@ class PackedDriverRing {
     return (tail.flags & kDescWrite) != 0 ? std::min(tail.len, list.writable) : 0;
   }
 
-  std::uint16_t release(std::uint16_t id) {
-    const std::uint16_t slots = lists_[id].slots;
-    lists_[id].slots = 0;
+  // Frees the list of `id`, used at used_, and goes on behind it.
+  void release(std::uint16_t id) {
+    const std::uint16_t slots = slots_[id];
+    if (slots > 1) --long_lists_;
+    for (std::uint16_t i = 0; i < slots; ++i) {
+      if constexpr (kOrder == Order::kAny) {
+        put_id(id, used_.slot());
+        slots_[id] = 1;
+        id = next_[id];
+      } else {
+        slots_[used_.slot()] = 1;
+      }
+      used_.advance(1, layout_.size());
+    }
     free_ += slots;
     --outstanding_;
-    return slots;
+  }
+
+  // Gives a slot this id; the slot that had it gets the other's.
+  void put_id(std::uint16_t id, std::uint16_t slot) {
+    const std::uint16_t other = ids_[slot];
+    const std::uint16_t place = place_[id];
+    ids_[place] = other;
+    place_[other] = place;
+    ids_[slot] = id;
+    place_[id] = slot;
   }
 
   [[gnu::cold]] void set_error(Error error) { error_ = error; }
 
   PackedLayout layout_;
   RingConfig config_;
-  std::vector<ListRecord> lists_;        // By id.
-  std::vector<std::uint16_t> free_ids_;  // Any order only.
+  std::vector<ListRecord> lists_;     // By id.
+  std::vector<std::uint16_t> slots_;  // By id: of its list; 1 if there is none, 0 if it is spent.
+  std::vector<std::uint16_t> ids_;    // Any order: by slot.
+  std::vector<std::uint16_t> place_;  // Any order: the slot of each id.
+  std::vector<std::uint16_t> next_;   // Any order: by id of a list's slot, that of its next slot.
   std::uint32_t free_;
+  std::size_t long_lists_ = 0;  // Outstanding lists of several slots.
   std::size_t outstanding_ = 0;
   PackedPosition avail_;
   PackedPosition used_;

@@ -50,6 +50,8 @@ class PackedPosition {
     slot_ = static_cast<std::uint16_t>(over ? next - size : next);
     wrap_ = wrap_ != over;
   }
+  /// Goes on by one slot within a lap.
+  constexpr void step() { ++slot_; }
   /// Goes back by n <= size slots.
   constexpr void retreat(std::uint32_t n, std::uint32_t size) {
     const bool under = n > slot_;

@@ -53,12 +53,12 @@ struct SegmentArena {
 struct Chain {
   std::byte* data;
   std::uint32_t length;
+  std::uint16_t segment_count;   // 0 if all descriptors were empty.
+  std::uint16_t readable_count;  // How many segments are device-readable; the rest is writable.
   std::uint32_t written;         // Set by the taker before give_back(): bytes written (2.7.8.2).
   std::uint16_t id;              // Split: head index. Packed: buffer id. Hostile as an index.
   std::uint16_t slots;           // Ring entries it takes: split 1, packed its descriptors.
   std::uint16_t first_segment;   // In the arena; only if segment_count > 1.
-  std::uint16_t segment_count;   // 0 if all descriptors were empty.
-  std::uint16_t readable_count;  // How many segments are device-readable; the rest is writable.
 
   /// All segments, first one included.
   [[nodiscard]] std::span<const Segment> segments(const SegmentArena& arena) const {

@@ -153,13 +153,15 @@ class DriverTransmitRing {
   }
 
   void write_marks(const DriverFrame& frame) {
-    // Spec: virtio 1.3, 5.1.6.2: a driver sends no DATA_VALID, and num_buffers is 0 (NET-05).
+    marked_any_ = true;
+    std::byte* const header = buffer(frame.token);
+    std::memset(header, 0, sizeof(virtio::virtio_net_hdr_v1));  // num_buffers too (NET-05).
+    if (frame.offload.none()) [[likely]]
+      return;
+    // Spec: virtio 1.3, 5.1.6.2: a driver sends no DATA_VALID.
     packet::Offload marks = frame.offload;
     marks.flags &= virtio::kHdrNeedsCsum;
-    std::byte* const header = buffer(frame.token);
     std::memcpy(header, &marks, sizeof marks);
-    std::memset(header + sizeof marks, 0, sizeof(std::uint16_t));
-    marked_any_ = true;
   }
 
   [[nodiscard]] std::uint32_t following(std::uint32_t place) const {

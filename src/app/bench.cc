@@ -46,6 +46,7 @@ void add_pair(CLI::App& bench, Action& action) {
       "processes on two cores, memory shared by descriptor.");
   add_ring_options(*command, *choice, true);
   add_case_options(*command, *choice);
+  add_traffic_options(*command, *choice);
   add_direction_option(*command, *choice, {"to-driver", "from-driver", "loopback"},
                        "to-driver, from-driver or loopback (default all three)");
   add_window_options(*command, *choice);
@@ -140,6 +141,12 @@ void add_matrix(CLI::App& bench, Action& action) {
       ->check(between(1, 1000))
       ->type_name("N");
   add_window_options(*command, *choice);
+  command
+      ->add_option_function<std::string>(
+          "--against", [options](const std::string&) { options->against_testpmd = true; },
+          "Put a window of a testpmd pair (Debian's dpdk) behind each of ours, and print ratios")
+      ->check(one_of({"testpmd"}))
+      ->type_name("testpmd");
   command->add_option("--svg", options->svg, "Also draw the cells as bars into this file")
       ->type_name("FILE");
   command->footer(
@@ -147,7 +154,8 @@ void add_matrix(CLI::App& bench, Action& action) {
       "has\n"
       "the cells of every state.\n\n"
       "Examples:\n  sluice bench matrix --ring packed --runs 5 --svg matrix.svg\n"
-      "  sluice bench matrix --queues 1,2 --size 1518 --json");
+      "  sluice bench matrix --queues 1,2 --size 1518 --json\n"
+      "  sluice bench matrix --against testpmd");
   command->callback([&action, choice, options] {
     action = [choice, options] {
       choice->orders = {"any"};
@@ -167,6 +175,7 @@ void add_device(CLI::App& bench, Action& action) {
   CLI::App* command = bench.add_subcommand(
       "device", "The device's end of a pair alone, for a driver that is not ours.");
   add_case_options(*command, *choice);
+  add_traffic_options(*command, *choice);
   command->add_option("--socket", choice->socket, "Unix socket to listen on")
       ->required()
       ->type_name("PATH");

@@ -1,6 +1,10 @@
 // Names and JSON of measurements.
 #include "app/bench_case.h"
 
+#include <numeric>
+
+#include "switch/options.h"
+
 namespace sluice::app {
 
 namespace {
@@ -31,6 +35,16 @@ virtio::FeatureSet BenchCase::features() const {
   return set;
 }
 
+double BenchCase::mean_size() const {
+  if (!imix) return size;
+  const auto& sizes = fabric::kImixSizes;
+  return std::accumulate(sizes.begin(), sizes.end(), 0.0) / static_cast<double>(sizes.size());
+}
+
+std::string BenchCase::size_text() const {
+  return imix ? "imix" : std::to_string(size);
+}
+
 std::string_view RoundTrip::state() const {
   const bool near_before = before_ns < kNearBelowNs;
   const bool near_after = after_ns < kNearBelowNs;
@@ -45,7 +59,9 @@ control::Json BenchRow::json() const {
                        {"mrg", what.mergeable ? "on" : "off"},
                        {"queues", what.queues},
                        {"queue_size", what.queue_size},
-                       {"size", what.size},
+                       {"size", what.mean_size()},
+                       {"sizes", what.size_text()},
+                       {"touch", what.touch ? "full" : "header"},
                        {"mpps", mpps},
                        {"gbits", gbits()},
                        {"ns", nanoseconds()},

@@ -24,8 +24,14 @@ struct BenchCase {
   std::uint16_t queues = 1;
   std::uint32_t queue_size = 256;  // As testpmd's default.
   std::uint32_t size = 64;         // Frame bytes.
+  bool imix = false;               // Sizes of fabric::kImixSizes by turns instead.
+  bool touch = false;              // The receiver reads all of each frame, not headers only.
   bool one_used_entry = false;
 
+  /// Bytes of a frame, on the average.
+  [[nodiscard]] double mean_size() const;
+  /// "imix", or the number.
+  [[nodiscard]] std::string size_text() const;
   /// The ring features that make a driver and a device meet on exactly this path.
   [[nodiscard]] virtio::FeatureSet features() const;
 };
@@ -47,7 +53,7 @@ struct BenchRow {
   std::string device_path;
   std::string driver_path;
 
-  [[nodiscard]] double gbits() const { return mpps * what.size * 8 / 1e3; }
+  [[nodiscard]] double gbits() const { return mpps * what.mean_size() * 8 / 1e3; }
   [[nodiscard]] double nanoseconds() const { return mpps > 0 ? 1e3 / mpps : 0; }
   [[nodiscard]] control::Json json() const;
 };

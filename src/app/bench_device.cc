@@ -44,11 +44,13 @@ fabric::SwitchOptions switch_options(const DeviceEndOptions& options) {
     result.vhost_user.push_back(port);
   }
   if (options.what.direction == Direction::kToDriver) {
-    result.generators.push_back(
-        {.name = "generator", .queues = options.what.queues, .size = options.what.size});
+    result.generators.push_back({.name = "generator",
+                                 .queues = options.what.queues,
+                                 .size = options.what.size,
+                                 .imix = options.what.imix});
     peer = "generator";
   } else if (options.what.direction == Direction::kFromDriver) {
-    result.sinks.push_back({.name = "sink"});
+    result.sinks.push_back({.name = "sink", .touch = options.what.touch});
     peer = "sink";
   }
   result.forward = fabric::Forward::kPatch;
@@ -149,6 +151,8 @@ Result<DeviceProcess> DeviceProcess::start(const DeviceEndOptions& options) {
                                     fmt::format("{}", options.core)};
   if (options.sleepy) words.emplace_back("--sleep");
   if (what.one_used_entry) words.emplace_back("--one-used-entry");
+  if (what.imix) words.emplace_back("--imix");
+  if (what.touch) words.emplace_back("--touch");
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);

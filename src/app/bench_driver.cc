@@ -11,6 +11,8 @@
 #include "app/bench_probe.h"
 #include "base/cache_line.h"
 #include "packet/copy.h"
+#include "packet/touch.h"
+#include "switch/options.h"
 #include "vhost/frontend.h"
 #include "vhost/frontend_source.h"
 
@@ -31,7 +33,9 @@ net::NetDriverOptions driver_options(const DriverEndOptions& options) {
   driver.required = driver.wanted;
   driver.mac = options.mac;
   // Room for header and frame, an odd number of cache lines.
-  const std::uint32_t lines = (options.what.size + 12 + 63) / 64 | 1;
+  const std::uint32_t longest =
+      options.what.imix ? std::ranges::max(fabric::kImixSizes) : options.what.size;
+  const std::uint32_t lines = (longest + 12 + 63) / 64 | 1;
   driver.buffer_stride = std::max(net::kBufferStride, lines * 64);
   return driver;
 }
@@ -156,6 +160,11 @@ void DriverEnd::receive(Pair& pair) {
   if (count == 0) return pause_core();
   std::uint64_t packets = 0;
   for (std::size_t i = 0; i < count; ++i) packets += in_[i].continues == 0 ? 1 : 0;
+  if (options_.what.touch) {
+    std::uint64_t sum = 0;
+    for (std::size_t i = 0; i < count; ++i) sum += packet::read_all({in_[i].data, in_[i].length});
+    sum_.store(sum, std::memory_order_relaxed);
+  }
   pair.receiveq.repost();
   received_.add(packets);
 }
@@ -174,6 +183,12 @@ void DriverEnd::send(Pair& pair) {
   for (std::size_t i = 0; i < count; ++i) {
     packet::copy_bytes(out_[i].data, frame_.data(), written);
     out_[i].length = size;
+  }
+  if (options_.what.imix) {
+    for (std::size_t i = 0; i < count; ++i) {
+      out_[i].length = fabric::kImixSizes[next_size_];
+      if (++next_size_ == fabric::kImixSizes.size()) next_size_ = 0;
+    }
   }
   pair.transmitq.submit(std::span(out_).first(count));
   sent_.add(count);

@@ -75,6 +75,8 @@ class DriverEnd {
   std::unique_ptr<net::NetDriver> driver_;
   std::vector<Pair> pairs_;
   const std::array<std::byte, 64> frame_;  // What is sent, as far as it is written each time.
+  std::size_t next_size_ = 0;              // In fabric::kImixSizes.
+  std::atomic<std::uint64_t> sum_{0};  // Of what was read: keeps the reading from being left out.
   Counter received_;
   Counter sent_;
   std::atomic<bool> stop_{false};

@@ -20,6 +20,8 @@ struct MatrixOptions {
   BenchCase base;   // What all cells have in common.
   int runs = 3;     // Windows of each cell, one a lap, so that all cells see all times.
   std::string svg;  // File for a picture; empty: none.
+  /// Each window of ours has one of a testpmd pair right behind it.
+  bool against_testpmd = false;
 };
 
 /// The windows of one cell in one state of the machine.
@@ -36,10 +38,19 @@ struct MatrixCell {
 [[nodiscard]] std::vector<MatrixCell> cells_of(const std::vector<BenchRow>& rows);
 /// The state that most windows were in; "" without rows.
 [[nodiscard]] std::string_view usual_state(const std::vector<BenchRow>& rows);
+/// What a table shows, and of what.
+struct MatrixView {
+  std::string title;  // Above the names of the rows.
+  bool packed = false;
+  std::string_view state;
+  std::vector<std::uint16_t> queues;
+};
 /// The table of one ring format in one state; a cell that was not seen in it shows "-".
-[[nodiscard]] std::string matrix_table(const std::vector<MatrixCell>& cells, bool packed,
-                                       std::string_view state,
-                                       const std::vector<std::uint16_t>& queues);
+[[nodiscard]] std::string matrix_table(const std::vector<MatrixCell>& cells,
+                                       const MatrixView& view);
+/// Cells that hold how many times faster `ours` are than `theirs`, where both were seen.
+[[nodiscard]] std::vector<MatrixCell> ratios_of(const std::vector<MatrixCell>& ours,
+                                                const std::vector<MatrixCell>& theirs);
 /// The same as a picture: bars by direction and number of queues, one colour for each order.
 [[nodiscard]] std::string matrix_svg(const std::vector<MatrixCell>& cells, std::string_view state);
 

@@ -29,15 +29,6 @@ bool contains(const std::vector<std::string>& words, const char* word) {
   return std::ranges::find(words, word) != words.end();
 }
 
-// The parser's own checks repeat their lists in the help and word their complaints in its way.
-CLI::Validator one_of(const std::vector<std::string>& words) {
-  const auto check = [words](const std::string& text) {
-    if (contains(words, text.c_str())) return std::string();
-    return fmt::format("'{}' is none of {}", text, fmt::join(words, ", "));
-  };
-  return {check, ""};
-}
-
 std::optional<Problem> check_one_core(const char* option, int core) {
   const std::vector<int> permitted = permitted_cores();
   if (std::ranges::find(permitted, core) != permitted.end()) return std::nullopt;
@@ -46,6 +37,15 @@ std::optional<Problem> check_one_core(const char* option, int core) {
 }
 
 }  // namespace
+
+// The parser's own checks repeat their lists in the help and word their complaints in its way.
+CLI::Validator one_of(const std::vector<std::string>& words) {
+  const auto check = [words](const std::string& text) {
+    if (contains(words, text.c_str())) return std::string();
+    return fmt::format("'{}' is none of {}", text, fmt::join(words, ", "));
+  };
+  return {check, ""};
+}
 
 CLI::Validator between(double least, double most) {
   const auto check = [least, most](const std::string& text) {
@@ -71,6 +71,13 @@ void add_size_options(CLI::App& command, BenchChoice& choice) {
                   "Entries of a ring; split: a power of two (2 to 32768, default 256)")
       ->check(between(2, 32768))
       ->type_name("N");
+}
+
+void add_traffic_options(CLI::App& command, BenchChoice& choice) {
+  command.add_flag("--imix", choice.base.imix,
+                   "Frames of 64, 594 and 1518 bytes, 7:4:1, in the place of --size");
+  command.add_flag("--touch", choice.base.touch,
+                   "The receiver reads all of each frame, not headers only");
 }
 
 void add_case_options(CLI::App& command, BenchChoice& choice) {

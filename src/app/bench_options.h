@@ -29,12 +29,16 @@ struct BenchChoice {
   std::string peer_mac;
 };
 
+/// One of these words.
+[[nodiscard]] CLI::Validator one_of(const std::vector<std::string>& words);
 /// Numbers from `least` to `most`.
 [[nodiscard]] CLI::Validator between(double least, double most);
 
 /// --size, --queue-size.
 void add_size_options(CLI::App& command, BenchChoice& choice);
-/// These, --queues and --one-used-entry.
+/// --imix, --touch.
+void add_traffic_options(CLI::App& command, BenchChoice& choice);
+/// --size, --queue-size, --queues and --one-used-entry.
 void add_case_options(CLI::App& command, BenchChoice& choice);
 /// --ring. `several`: each format may be measured, else one only.
 void add_ring_format_option(CLI::App& command, BenchChoice& choice, bool several);

@@ -80,8 +80,8 @@ std::string row_text(const BenchRow& row) {
       "{:<12} {:<7} {:<9} {:<4} {:>6} {:>6} {:>9.2f} {:>8.2f} {:>8.1f} {:>8.0f} {:>7.0f}  {}\n",
       name_of(row.what.direction), row.what.packed ? "packed" : "split",
       row.what.in_order ? "in-order" : "any", row.what.mergeable ? "on" : "off", row.what.queues,
-      row.what.size, row.mpps, row.gbits(), row.nanoseconds(), row.cycles, row.round_trip.mean_ns(),
-      row.round_trip.state());
+      row.what.size_text(), row.mpps, row.gbits(), row.nanoseconds(), row.cycles,
+      row.round_trip.mean_ns(), row.round_trip.state());
 }
 
 std::string heading() {

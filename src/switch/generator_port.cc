@@ -25,6 +25,10 @@ std::size_t frames_of(std::uint32_t size) {
                                  GeneratorPort::kFramesMax);
 }
 
+std::uint32_t longest_of(const GeneratorOptions& options) {
+  return options.imix ? std::ranges::max(kImixSizes) : options.size;
+}
+
 void put_be16(std::span<std::byte> out, std::size_t at, std::uint32_t value) {
   out[at] = static_cast<std::byte>(value >> 8);
   out[at + 1] = static_cast<std::byte>(value);
@@ -78,30 +82,24 @@ Result<std::unique_ptr<GeneratorPort>> GeneratorPort::create(const GeneratorOpti
   if (options.queues < 1 || options.queues > net::kQueuePairsMax) {
     return fail(ErrorCode::kOutOfRange, "generator: queues is outside 1..127", options.queues);
   }
-  auto pool =
-      TRY(memory::Mapping::create_private(frames_of(options.size) * stride_of(options.size)));
+  const std::uint32_t longest = longest_of(options);
+  auto pool = TRY(memory::Mapping::create_private(frames_of(longest) * stride_of(longest)));
   return std::make_unique<GeneratorPort>(Passkey{}, options, std::move(pool));
 }
 
 GeneratorPort::GeneratorPort(Passkey, const GeneratorOptions& options, memory::Mapping pool)
     : name_(options.name),
-      size_(options.size),
       pool_(std::move(pool)),
-      frames_(frames_of(options.size)),
+      frames_(frames_of(longest_of(options))),
       queues_(options.queues),
       swallow_(false, options.queues) {
+  if (options.imix) frames_.resize(frames_.size() / kImixSizes.size() * kImixSizes.size());
+  const std::size_t stride = stride_of(longest_of(options));
   for (std::size_t i = 0; i < frames_.size(); ++i) {
-    const auto bytes = pool_.bytes().subspan(i * stride_of(size_), size_);
+    const std::uint32_t size = options.imix ? kImixSizes[i % kImixSizes.size()] : options.size;
+    const auto bytes = pool_.bytes().subspan(i * stride, size);
     write_frame(bytes, static_cast<std::uint32_t>(i));
-    Packet& packet = frames_[i];
-    packet = Packet{.data = bytes.data(),
-                    .length = size_,
-                    .first_length = size_,
-                    .more_first = 0,
-                    .more_count = 0,
-                    .offload = {},
-                    .head = {}};
-    std::memcpy(packet.head.data(), bytes.data(), std::min(packet::kHeadSize, bytes.size()));
+    frames_[i] = packet::linear_packet(bytes);
   }
 }
 
@@ -117,7 +115,9 @@ std::size_t GeneratorPort::receive(std::uint16_t q, packet::Burst& burst) {
   }
   burst.count = packet::kBurstMax;
   queue.made.packets.add(packet::kBurstMax);
-  queue.made.bytes.add(std::uint64_t{size_} * packet::kBurstMax);
+  std::uint64_t bytes = 0;
+  for (const Packet& packet : burst.packets) bytes += packet.length;
+  queue.made.bytes.add(bytes);
   queue.made.bursts.add();
   return packet::kBurstMax;
 }

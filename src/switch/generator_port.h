@@ -67,7 +67,6 @@ class GeneratorPort final : public Port {
   };
 
   const std::string name_;
-  const std::uint32_t size_;
   const memory::Mapping pool_;
   std::vector<packet::Packet> frames_;
   std::vector<Queue> queues_;

@@ -53,11 +53,16 @@ struct VirtioUserOptions {
   bool tso = true;                 // ... and segmentation offloads, which need `csum`.
 };
 
+/// Lengths of frames as on the Internet, "simple IMIX": 7 of 64, 4 of 594, 1 of 1,518 bytes.
+inline constexpr std::array<std::uint32_t, 12> kImixSizes = {64, 594, 64, 64,  594, 64,
+                                                             64, 594, 64, 594, 64,  1518};
+
 /// Makes frames (for benchmarks and tests): each receive() gives a burst of equal frames.
 struct GeneratorOptions {
   std::string name = "gen0";
   std::uint16_t queues = 1;
   std::uint32_t size = 64;  // Frame bytes, 14..65549.
+  bool imix = false;        // Sizes of kImixSizes by turns instead.
 };
 
 /// Takes and counts frames.

@@ -1,28 +1,16 @@
 // Counting and reading packets that go no further.
 #include "switch/swallow.h"
 
-#include <cstring>
+#include "packet/touch.h"
 
 namespace sluice::fabric {
 
 namespace {
 
-std::uint64_t sum_of(std::span<const std::byte> bytes) {
-  std::uint64_t sum = 0;
-  std::size_t at = 0;
-  for (; at + sizeof sum <= bytes.size(); at += sizeof sum) {
-    std::uint64_t word = 0;
-    std::memcpy(&word, bytes.data() + at, sizeof word);
-    sum += word;
-  }
-  for (; at < bytes.size(); ++at) sum += std::to_integer<std::uint64_t>(bytes[at]);
-  return sum;
-}
-
 std::uint64_t sum_of(const packet::Burst& burst, const packet::Packet& packet) {
-  std::uint64_t sum = sum_of({packet.data, packet.first_length});
+  std::uint64_t sum = packet::read_all({packet.data, packet.first_length});
   for (const packet::Segment& segment : burst.more_of(packet)) {
-    sum += sum_of({segment.data, segment.length});
+    sum += packet::read_all({segment.data, segment.length});
   }
   return sum;
 }

@@ -2,7 +2,7 @@
 
 from lib.case import Suite
 
-from . import chains, guests, idle, migration, restarts
+from . import bench, chains, guests, idle, migration, restarts
 from . import testpmd_backend, testpmd_driver, testpmd_server
 
 
@@ -12,6 +12,7 @@ def suite():
     for module in (
         testpmd_driver,
         testpmd_backend,
+        bench,
         idle,
         guests,
         chains,

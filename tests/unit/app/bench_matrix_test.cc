@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "app/bar_chart.h"
+#include "app/bench_testpmd.h"
 
 namespace sluice::app {
 namespace {
@@ -50,12 +51,32 @@ TEST(BenchMatrix, TheTableHasTheShapeOfTheSeries) {
   const auto cells = cells_of(
       {row(Direction::kToDriver, 1, false, 41.5), row(Direction::kToDriver, 1, true, 101.25),
        row(Direction::kFromDriver, 2, true, 7), row(Direction::kLoopback, 2, false, 5, 400)});
-  EXPECT_EQ(matrix_table(cells, false, "near", {1, 2}),
+  const MatrixView view{.title = "split", .packed = false, .state = "near", .queues = {1, 2}};
+  EXPECT_EQ(matrix_table(cells, view),
             "split                      1 queue            2 queues\n"
             "                  normal  in-order    normal  in-order\n"
             "Vhost->Virtio      41.50    101.25         -         -\n"
             "Virtio->Vhost          -         -         -      7.00\n"
             "Loopback               -         -         -         -\n");
+}
+
+TEST(BenchMatrix, RatiosAreTakenWithinOneStateOnly) {
+  const auto ours = cells_of({row(Direction::kToDriver, 1, false, 40),
+                              row(Direction::kToDriver, 1, true, 50, 400),
+                              row(Direction::kLoopback, 1, true, 30)});
+  const auto theirs =
+      cells_of({row(Direction::kToDriver, 1, false, 10), row(Direction::kToDriver, 1, true, 10),
+                row(Direction::kLoopback, 1, true, 0)});
+  const auto ratios = ratios_of(ours, theirs);
+  ASSERT_EQ(ratios.size(), 1U);
+  EXPECT_EQ(ratios[0].what.direction, Direction::kToDriver);
+  EXPECT_DOUBLE_EQ(ratios[0].median(), 4);
+}
+
+TEST(BenchTestpmd, TheReceivedRateIsTheSumOverAllPorts) {
+  EXPECT_EQ(received_rate("  Rx-pps:      1234          Rx-bps:       99\n  Rx-pps:   6\n"), 1240U);
+  EXPECT_EQ(received_rate(""), 0U);
+  EXPECT_EQ(received_rate("Rx-pps:"), 0U);
 }
 
 TEST(BenchMatrix, ThePictureHasABarForEachCellOfTheState) {

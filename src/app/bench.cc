@@ -69,15 +69,14 @@ void add_forward(CLI::App& bench, Action& action) {
   choice->directions = {"forward"};
   CLI::App* command = bench.add_subcommand(
       "forward",
-      "Packets a second from one driver through the switch to another: the switch (two ports and\n"
-      "the worker of `sluice run`) on one core, both drivers on the other.");
+      "Packets a second through the switch between two drivers: the switch (two ports and the\n"
+      "worker of `sluice run`) on one core, both drivers on the other.");
   add_ring_options(*command, *choice, true);
   add_case_options(*command, *choice);
   add_window_options(*command, *choice);
   command->footer(
-      "Counted at the receiver, which reads headers only; what the sender offers beyond is "
-      "dropped.\n"
-      "\n"
+      "Each driver sends back what it receives; counted are packets received, by both. Headers "
+      "only\nare read.\n\n"
       "Examples:\n  sluice bench forward --ring packed\n  sluice bench forward --size 1518 --json");
   command->callback([&action, choice] {
     action = [choice] {

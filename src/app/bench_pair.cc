@@ -33,18 +33,21 @@ class Drivers {
     options.core = core;
     if (what.direction == Direction::kForward) {
       options.socket = second_socket(socket);
-      options.what.direction = Direction::kToDriver;
+      // What the switch brings to one goes back to the other: as many frames as the rings bear
+      // are on their way all the time, and none is dropped.
+      options.what.direction = Direction::kLoopback;
       drivers.second_ = TRY(DriverEnd::create(options));
       options.socket = socket;
-      options.what.direction = Direction::kFromDriver;
     }
     drivers.first_ = TRY(DriverEnd::create(options));
     return drivers;
   }
   void go() { second_ == nullptr ? first_->go() : first_->go_with(*second_); }
-  [[nodiscard]] const DriverEnd& receiver() const {
-    return second_ == nullptr ? *first_ : *second_;
+  // Packets received by all.
+  [[nodiscard]] std::uint64_t received() const {
+    return first_->received() + (second_ == nullptr ? 0 : second_->received());
   }
+  [[nodiscard]] std::string path() const { return first_->path(); }
   Status stop() {
     for (DriverEnd* end : {first_.get(), second_.get()}) {
       if (end == nullptr) continue;
@@ -66,13 +69,13 @@ struct Count {
 };
 
 // What the receiver has counted by now, by its own clock.
-Result<Count> count_of(const BenchCase& what, const DriverEnd& driver, DeviceProcess& device) {
+Result<Count> count_of(const BenchCase& what, const Drivers& drivers, DeviceProcess& device) {
   if (what.direction == Direction::kFromDriver) {
     const auto reading = TRY(device.read());
     return Count{reading.packets, static_cast<double>(reading.nanoseconds)};
   }
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  return Count{driver.received(), std::chrono::duration<double, std::nano>(now).count()};
+  return Count{drivers.received(), std::chrono::duration<double, std::nano>(now).count()};
 }
 
 std::string row_text(const BenchRow& row) {
@@ -102,11 +105,11 @@ Result<BenchRow> measure_pair(const BenchCase& what, const PairOptions& options)
   auto drivers = TRY(Drivers::create(socket, what, options.driver_core));
   drivers.go();
   std::this_thread::sleep_for(kWarmUp);
-  const Count first = TRY(count_of(what, drivers.receiver(), device));
+  const Count first = TRY(count_of(what, drivers, device));
   std::this_thread::sleep_for(options.window);
-  const Count last = TRY(count_of(what, drivers.receiver(), device));
+  const Count last = TRY(count_of(what, drivers, device));
   row.device_path = TRY(device.read()).path;
-  row.driver_path = drivers.receiver().path();
+  row.driver_path = drivers.path();
   TRY(drivers.stop());
   TRY(device.stop());
   row.mpps = static_cast<double>(last.packets - first.packets) * 1e3 / (last.ns - first.ns);

@@ -21,6 +21,7 @@
 #include "base/error.h"
 #include "memory/shared.h"
 #include "virtio/event_index.h"
+#include "virtio/indirect_tables.h"
 #include "virtio/packed_layout.h"
 #include "virtio/ring.h"
 #include "virtio/spec.h"
@@ -36,6 +37,7 @@ class PackedDriverRing {
   explicit PackedDriverRing(const RingConfig& config)
       : layout_(config),
         config_(config),
+        tables_(config),
         lists_(config.size),
         free_(config.size),
         avail_(PackedPosition::decode(config.position.avail)),
@@ -53,7 +55,7 @@ class PackedDriverRing {
     PackedPosition first{};
     PackedTail first_tail{};
     for (const Offer& item : offers) {
-      const std::size_t needed = item.segments.size();
+      const std::size_t needed = tables_.slots(item.segments.size());
       if (needed == 0 || needed > free_) break;
       const PackedPosition head = avail_;
       const PackedTail tail = write_list(item);
@@ -190,8 +192,25 @@ class PackedDriverRing {
     std::uint16_t slots = 0;     // 0: not outstanding.
   };
 
+  // Writes the table of the buffer's id, and of the one descriptor all but the tail.
+  PackedTail write_indirect(const Offer& item) {
+    const std::uint16_t id = take_id(avail_.slot());
+    const IndirectTables::Place table = tables_.write_packed(id, item.segments);
+    layout_.write_address(avail_.slot(), table.address);
+    // Without NEXT (PKD-12). The id is the buffer's, as ever, and none of the table's (ORD-11).
+    const PackedTail tail{.len = table.bytes,
+                          .id = id,
+                          .flags = static_cast<std::uint16_t>(
+                              PackedLayout::avail_bits(avail_.wrap()) | kDescIndirect)};
+    avail_.advance(1, layout_.size());
+    --free_;
+    lists_[id] = {item.token, table.writable, 1};
+    return tail;
+  }
+
   // Writes all of a list but the tail of its first descriptor, which it returns.
   PackedTail write_list(const Offer& item) {
+    if (tables_.take(item.segments.size())) return write_indirect(item);
     const std::uint16_t id = take_id(avail_.slot());
     std::uint32_t writable = 0;
     PackedTail head{};
@@ -309,6 +328,7 @@ class PackedDriverRing {
 
   PackedLayout layout_;
   RingConfig config_;
+  IndirectTables tables_;
   std::vector<ListRecord> lists_;        // By id.
   std::vector<std::uint16_t> free_ids_;  // Any order only.
   std::uint32_t free_;

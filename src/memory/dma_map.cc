@@ -12,11 +12,11 @@
 namespace sluice::memory {
 namespace {
 
-constexpr std::uint64_t kPage = 4096;
-constexpr std::uint64_t kGuard = kPage;  // Between regions, so that an overrun meets nothing.
+constexpr std::uint64_t kDmaPage = 4096;
+constexpr std::uint64_t kDmaGuard = kDmaPage;  // Between regions, so that an overrun meets nothing.
 
 std::uint64_t round_up(std::uint64_t value) {
-  return (value + kPage - 1) / kPage * kPage;
+  return (value + kDmaPage - 1) / kDmaPage * kDmaPage;
 }
 
 std::uint64_t number_of(std::span<const std::byte> bytes) {
@@ -27,7 +27,7 @@ std::uint64_t number_of(std::span<const std::byte> bytes) {
 
 DmaMap::DmaMap(const DmaWindow& window)
     : window_(window), table_(std::make_shared<const DmaTable>()) {
-  CHECK(window.device.raw() % kPage == 0 && window.user.raw() % kPage == 0,
+  CHECK(window.device.raw() % kDmaPage == 0 && window.user.raw() % kDmaPage == 0,
         "a window for regions begins at a page");
 }
 
@@ -56,7 +56,7 @@ Status DmaMap::check(std::span<const std::byte> bytes) const {
 
 Result<DmaMapping> DmaMap::map_shared(std::span<std::byte> bytes, int fd, std::uint64_t offset) {
   TRY(check(bytes));
-  if (offset % kPage != 0) {
+  if (offset % kDmaPage != 0) {
     return fail(ErrorCode::kInvalidArgument, "shared memory begins at a page of its file",
                 static_cast<std::int64_t>(offset));
   }
@@ -85,7 +85,7 @@ Result<DmaMapping> DmaMap::add(Entry entry) {
   const std::lock_guard guard(mutex_);
   const std::optional<std::uint64_t> at = place(entry.record.size);
   if (!at) return fail(ErrorCode::kOutOfRange, "no device addresses are left for this size");
-  cursor_ = *at + round_up(entry.record.size) + kGuard;
+  cursor_ = *at + round_up(entry.record.size) + kDmaGuard;
   entry.id = DmaId(next_id_++);
   entry.record.guest = GuestAddress(window_.device.raw() + *at);
   entry.record.user = UserAddress(window_.user.raw() + *at);
@@ -109,9 +109,9 @@ std::optional<std::uint64_t> DmaMap::place(std::uint64_t size) const {
 std::optional<std::uint64_t> DmaMap::place_from(std::uint64_t at, std::uint64_t size) const {
   for (const Entry& entry : entries_) {
     const std::uint64_t start = entry.record.guest.raw() - window_.device.raw();
-    const std::uint64_t end = start + round_up(entry.record.size) + kGuard;
+    const std::uint64_t end = start + round_up(entry.record.size) + kDmaGuard;
     if (end <= at) continue;
-    if (at + size + kGuard <= start) break;
+    if (at + size + kDmaGuard <= start) break;
     at = end;
   }
   if (at > window_.size || size > window_.size - at) return std::nullopt;
@@ -153,6 +153,24 @@ Status DmaMap::retire(DmaId id) {
 void DmaMap::settle() {
   const std::lock_guard guard(mutex_);
   std::erase_if(entries_, [](const Entry& entry) { return entry.retired; });
+}
+
+Status DmaMap::renew() {
+  const std::lock_guard guard(mutex_);
+  std::vector<Mapping::SharedMemory> areas;
+  for (const Entry& entry : entries_) {
+    if (entry.bounce == nullptr) continue;
+    areas.push_back(TRY(Mapping::create_shared("sluice-bounce", entry.record.size)));
+  }
+  auto area = areas.begin();
+  for (Entry& entry : entries_) {
+    if (entry.bounce == nullptr) continue;
+    entry.fd = std::move(area->fd);
+    entry.bounce = std::make_shared<const Mapping>(std::move(area->mapping));
+    ++area;
+  }
+  publish();
+  return {};
 }
 
 void DmaMap::cancel(DmaId id) {

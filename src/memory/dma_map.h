@@ -81,6 +81,11 @@ class DmaMap {
   Status retire(DmaId id);
   /// The device has nothing but regions(): what was retired is gone.
   void settle();
+  /// Another device takes the place of one that may still write: every bounce area is a new one,
+  /// all zero, at the same address. (Memory that is shared as it is cannot be exchanged.) What
+  /// device and owner are to see alike must be copied again. Errors: kNoMemory, kSystem; then all
+  /// is as it was.
+  Status renew();
   /// The device never had this one, which was retired: it alone is gone.
   void cancel(DmaId id);
 
@@ -142,6 +147,12 @@ class DmaView {
   DmaView() = default;
   /// `own` is one more range, which is always there. `map` may be null.
   DmaView(std::shared_ptr<DmaMap> map, const DmaRange& own);
+  // Not copied: the account has one writer.
+  DmaView(DmaView&&) = default;
+  DmaView& operator=(DmaView&&) = default;
+  DmaView(const DmaView&) = delete;
+  DmaView& operator=(const DmaView&) = delete;
+  ~DmaView() = default;
 
   /// Looks for mappings that came or went. Ranges found before are void. Call once a burst.
   void refresh() {

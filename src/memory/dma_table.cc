@@ -15,7 +15,7 @@ const DmaRange* last_from(const std::vector<DmaRange>& sorted, std::uint64_t Dma
   return after == sorted.begin() ? nullptr : &*(after - 1);
 }
 
-std::unexpected<Error> outside(GuestAddress address) {
+std::unexpected<Error> not_mapped(GuestAddress address) {
   return fail(ErrorCode::kBadAddress, "the range is not wholly inside one mapping for the device",
               static_cast<std::int64_t>(address.raw()));
 }
@@ -46,7 +46,7 @@ bool DmaTable::needs_sync(GuestAddress address) const {
 
 Status DmaTable::sync_for_device(GuestAddress address, std::uint64_t length) const {
   const DmaRange* const range = find_device(address, length);
-  if (range == nullptr) return outside(address);
+  if (range == nullptr) return not_mapped(address);
   if (range->bounce == nullptr) return {};
   const std::uint64_t offset = address.raw() - range->device;
   std::memcpy(range->bounce + offset, range->bytes + offset, length);
@@ -55,7 +55,7 @@ Status DmaTable::sync_for_device(GuestAddress address, std::uint64_t length) con
 
 Status DmaTable::sync_for_cpu(GuestAddress address, std::uint64_t length) const {
   const DmaRange* const range = find_device(address, length);
-  if (range == nullptr) return outside(address);
+  if (range == nullptr) return not_mapped(address);
   if (range->bounce == nullptr) return {};
   const std::uint64_t offset = address.raw() - range->device;
   std::memcpy(range->bytes + offset, range->bounce + offset, length);

@@ -18,7 +18,7 @@ namespace {
 
 using virtio::DeviceUse;
 using virtio::Order;
-using AnyRing =
+using AnyDriverRing =
     std::variant<virtio::SplitDriverRing<Order::kAny>, virtio::SplitDriverRing<Order::kInOrder>,
                  virtio::PackedDriverRing<Order::kAny>, virtio::PackedDriverRing<Order::kInOrder>>;
 constexpr std::array<std::string_view, 4> kRingNames = {"split", "split in-order", "packed",
@@ -27,14 +27,15 @@ constexpr std::array<std::string_view, 4> kRingNames = {"split", "split in-order
 constexpr std::size_t kStagedMax = 64;             // Buffers published at once.
 constexpr std::uint64_t kLengthMax = 0xffff'ffff;  // Of a buffer: used lengths have 32 bits.
 
-AnyRing make_ring(const virtio::RingConfig& config, const virtio::FeatureSet& features) {
+AnyDriverRing make_driver_ring(const virtio::RingConfig& config,
+                               const virtio::FeatureSet& features) {
   const bool in_order = features.has(virtio::Feature::kInOrder);
   if (features.has(virtio::Feature::kRingPacked)) {
-    if (in_order) return AnyRing(std::in_place_index<3>, config);
-    return AnyRing(std::in_place_index<2>, config);
+    if (in_order) return AnyDriverRing(std::in_place_index<3>, config);
+    return AnyDriverRing(std::in_place_index<2>, config);
   }
-  if (in_order) return AnyRing(std::in_place_index<1>, config);
-  return AnyRing(std::in_place_index<0>, config);
+  if (in_order) return AnyDriverRing(std::in_place_index<1>, config);
+  return AnyDriverRing(std::in_place_index<0>, config);
 }
 
 virtio::RingConfig config_of(const DriverQueueStart& start,
@@ -71,7 +72,7 @@ struct DriverVirtqueue::Impl {
 
   Impl(const DriverQueueStart& queue, const Options& options)
       : start(queue),
-        ring(make_ring(config_of(queue, options), queue.features)),
+        ring(make_driver_ring(config_of(queue, options), queue.features)),
         view(queue.dma, own_range(queue)),
         segments_max(std::min<std::size_t>(queue.ring.size, virtio::kChainSegmentsMax)),
         records(queue.ring.size),
@@ -254,7 +255,7 @@ struct DriverVirtqueue::Impl {
   }
 
   DriverQueueStart start;
-  AnyRing ring;
+  AnyDriverRing ring;
   memory::DmaView view;
   std::size_t segments_max;
   std::vector<Record> records;

@@ -260,6 +260,7 @@ Status NetDriver::reconnect(std::unique_ptr<DriverTransport> transport) {
   same.required = features_ - FeatureSet{Feature::kMq};
   same.wanted = same.required;
   Plan made = TRY(plan(same, *transport));
+  TRY(dma_->renew());
   const std::uint16_t active = active_pairs_;
   transport_ = std::move(transport);
   keep(std::move(made));

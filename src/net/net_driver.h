@@ -111,8 +111,9 @@ class NetDriver {
   /// Stops all and puts the device back to before negotiation; start() begins anew.
   Status reset();
   /// Another device in the place of one that is gone. The same features are required again; the
-  /// memory is a new block, for the old device may still write into the former one. Stopped
-  /// afterwards. On error the driver is as it was.
+  /// memory is a new block, for the old device may still write into the former one. So it may into
+  /// what map_memory() shared with it; mappings keep their addresses, and bounce areas are new.
+  /// Stopped afterwards. On error the driver is as it was.
   Status reconnect(std::unique_ptr<DriverTransport> transport);
   /// Changes number and size of queues while stopped; memory is allocated anew if it must be, and
   /// start() tells the device (H28). On error the driver is as it was.

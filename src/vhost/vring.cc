@@ -97,7 +97,7 @@ Status RingSet::try_start(std::size_t index) {
 void RingSet::start_ready() {
   // A ring that cannot start keeps its reason, and does not stop the others. Even ones first: see
   // pause().
-  for (const std::size_t first : {0, 1}) {
+  for (const std::size_t first : {std::size_t{0}, std::size_t{1}}) {
     for (std::size_t i = first; i < count(); i += 2) static_cast<void>(start(i));
   }
 }
@@ -118,7 +118,7 @@ void RingSet::pause_ring(std::size_t index) {
 // queue pair sends to another of the same device waits in its ring and is not lost.
 std::vector<std::size_t> RingSet::pause() {
   std::vector<std::size_t> paused;
-  for (const std::size_t first : {1, 0}) {
+  for (const std::size_t first : {std::size_t{1}, std::size_t{0}}) {
     for (std::size_t i = first; i < count(); i += 2) {
       if (at(i).running) paused.push_back(i);
       pause_ring(i);

@@ -252,6 +252,29 @@ TEST_F(DmaMapTest, AddressesAreFoundAgainWhenTheWindowWasUsedUp) {
   EXPECT_EQ(again->device, mappings[2].device);
 }
 
+TEST_F(DmaMapTest, RenewGivesBouncedMemoryAnAreaThatTheFormerDeviceDoesNotHave) {
+  const test::LeakCheck leaks;
+  auto file = shared();
+  std::vector<std::byte> heap(5000, std::byte{1});
+  const auto kept = *map_->map_shared(file.mapping.bytes(), file.fd.get(), 0);
+  const auto mapping = *map_->map_bounced(heap);
+  DmaView view(map_, {});
+  const auto before = map_->regions();
+  auto former = *Mapping::map_file(before[1].fd, 0, 5000);
+  ASSERT_TRUE(map_->sync_for_device(mapping.device, 5000));
+  ASSERT_TRUE(map_->renew());
+  view.refresh();
+  std::ranges::fill(former.bytes(), std::byte{9});
+  ASSERT_TRUE(view.table().sync_for_cpu(mapping.device, 5000));
+  EXPECT_EQ(std::count(heap.begin(), heap.end(), std::byte{0}), 5000) << "all zero at first";
+  const auto after = map_->regions();
+  EXPECT_EQ(after[0].record, before[0].record);
+  EXPECT_EQ(after[1].record, before[1].record);
+  EXPECT_EQ(view.find_device(kept.device, 1)->bounce, nullptr);
+  view = DmaView();
+  map_.reset();
+}
+
 TEST_F(DmaMapTest, AMappingWithOutstandingBuffersIsNotRetired) {
   std::vector<std::byte> heap(2000);
   const auto a = *map_->map_bounced(std::span(heap).first(1000));

@@ -11,6 +11,7 @@
 
 #include "base/cache_line.h"
 #include "base/check.h"
+#include "virtio/indirect_tables.h"
 #include "virtio/queue_config.h"
 #include "virtio/spec.h"
 
@@ -98,6 +99,12 @@ Result<DriverMemory> DriverMemory::create(const Geometry& geometry,
   // The last buffer reaches into one line more when buffers begin within a line.
   place(std::uint64_t{geometry.queues} * size_max * geometry.buffer_stride + kCacheLine,
         kCacheLine);
+  if (features.has(virtio::Feature::kIndirectDesc)) {
+    for (Places& places : memory.places_) {
+      places.tables = place(virtio::IndirectTables::area_size(size_max), kAreaAlignment);
+    }
+  }
+  CHECK(kGuestBase + end <= kDmaWindow.device.raw(), "other memory has addresses of its own");
   auto shared = TRY(memory::Mapping::create_shared("sluice-driver", round_up(end, kPage)));
   memory.block_ = std::make_shared<const Block>(std::move(shared.mapping), std::move(shared.fd));
   for (std::uint16_t i = 0; i < geometry.queues; ++i) memory.clean(QueueIndex(i));
@@ -127,6 +134,7 @@ virtio::RingConfig DriverMemory::ring(QueueIndex queue) const {
   }
   ring.event_idx = features_.has(virtio::Feature::kEventIdx);
   ring.indirect = features_.has(virtio::Feature::kIndirectDesc);
+  if (places.tables != 0) ring.indirect_area = {base + places.tables, kGuestBase + places.tables};
   return ring;
 }
 

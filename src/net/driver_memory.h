@@ -2,6 +2,7 @@
 // how a ring looks before anybody used it.
 //
 //   | rings of queue 0 | rings of queue 1 | ... | buffers of all queues |
+//   | indirect tables of queue 0 | ...     (only if negotiated; untouched pages cost nothing)
 //
 // Guest address = kGuestBase + offset, user address = kUserBase + offset; neither is a pointer of
 // ours, so that one kind of address taken for another is found at once.
@@ -15,6 +16,7 @@
 
 #include "base/error.h"
 #include "base/unique_fd.h"
+#include "memory/dma_map.h"
 #include "memory/mapping.h"
 #include "net/driver_start.h"
 #include "net/driver_transport.h"
@@ -27,6 +29,10 @@ class DriverMemory {
  public:
   static constexpr std::uint64_t kGuestBase = 0x1'0000'0000;
   static constexpr std::uint64_t kUserBase = 0x7e00'0000'0000;
+  /// Where other memory can be shared beside this: behind the largest that create() can make.
+  static constexpr memory::DmaWindow kDmaWindow{memory::GuestAddress(0x1000'0000'0000),
+                                                memory::UserAddress(0x6000'0000'0000),
+                                                0x1000'0000'0000};
 
   struct Geometry {
     std::uint16_t queues = 0;
@@ -73,6 +79,7 @@ class DriverMemory {
     std::uint64_t descriptors;
     std::uint64_t driver_area;
     std::uint64_t device_area;
+    std::uint64_t tables;  // 0: none.
   };
   // The memory itself. Its pages go with the last user of ours, even if the device keeps the file:
   // we touched them, so they would stay charged to us.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/unique_fd.h"
+#include "memory/dma_map.h"
 #include "memory/mapping.h"
 #include "virtio/features.h"
 #include "virtio/ring.h"
@@ -41,6 +42,7 @@ struct DriverQueueStart {
   std::shared_ptr<const EventFd> kick;            // We wake the device.
   std::shared_ptr<const EventFd> call;            // The device wakes us.
   std::shared_ptr<const memory::Mapping> memory;  // Keeps the pointers valid.
+  std::shared_ptr<memory::DmaMap> dma;            // What else the device can reach. May be null.
 };
 
 }  // namespace sluice::net

@@ -64,6 +64,11 @@ class DriverTransport {
   /// unknown state: reset() or a new transport.
   virtual Status start(const DeviceStart& start) = 0;
 
+  /// Shares exactly these regions from now on. Rings may run: what they use stays as it is. On
+  /// success the device has let go of every other region.
+  /// Errors: kOutOfRange if the device takes fewer regions: then nothing changed.
+  /// kPermission if it refused: then it may have the old regions, some or none.
+  virtual Status set_memory(std::span<const SharedRegion> regions) = 0;
   /// Starts one stopped ring, the others run on.
   virtual Status start_queue(const RingSetup& ring) = 0;
   /// Stops one ring. On return the device does not touch its memory. Returns where it stands.

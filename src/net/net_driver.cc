@@ -180,9 +180,10 @@ Status NetDriver::start() {
   std::vector<RingSetup> rings;
   memory_.deal_buffers();
   for (std::uint16_t i = 0; i < queue_count(); ++i) rings.push_back(begin_epoch(QueueIndex(i)));
-  const std::array regions = {memory_.region()};
+  told_ = true;
   const Status started =
-      transport_->start({.features = features_, .regions = regions, .rings = rings});
+      transport_->start({.features = features_, .regions = regions(), .rings = rings});
+  if (started) dma_->settle();
   uncertain_ = !started;
   running_ = started.has_value();
   for (Queue& queue : queues_) {
@@ -261,10 +262,13 @@ Status NetDriver::reconnect(std::unique_ptr<DriverTransport> transport) {
   same.required = features_ - FeatureSet{Feature::kMq};
   same.wanted = same.required;
   Plan made = TRY(plan(same, *transport));
+  TRY(dma_->renew());
   const std::uint16_t active = active_pairs_;
   transport_ = std::move(transport);
   keep(std::move(made));
   active_pairs_ = active;
+  told_ = false;
+  dma_->settle();
   running_ = false;
   uncertain_ = false;
   return {};
@@ -310,7 +314,50 @@ Result<DriverQueueStart> NetDriver::queue(QueueIndex index) const {
   DriverQueueStart start = memory_.start(index);
   start.kick = queue.events.kick;
   start.call = queue.events.call;
+  start.dma = dma_;
   return start;
+}
+
+// --- Memory of the application -------------------------------------------------------------------
+
+std::vector<SharedRegion> NetDriver::regions() const {
+  std::vector<SharedRegion> all = {memory_.region()};
+  for (const memory::DmaRegion& region : dma_->regions()) all.push_back({region.record, region.fd});
+  return all;
+}
+
+Result<memory::DmaMapping> NetDriver::map_memory(std::span<std::byte> bytes, int fd,
+                                                 std::uint64_t offset) {
+  return share(TRY(dma_->map_shared(bytes, fd, offset)));
+}
+
+Result<memory::DmaMapping> NetDriver::map_memory(std::span<std::byte> bytes) {
+  return share(TRY(dma_->map_bounced(bytes)));
+}
+
+Result<memory::DmaMapping> NetDriver::share(const memory::DmaMapping& mapping) {
+  if (!running_) return mapping;
+  const Status shared = transport_->set_memory(regions());
+  if (shared) return mapping;
+  TRY(dma_->retire(mapping.id));
+  // A device that refuses a new table may have lost the old one.
+  const bool kept = shared.error().code == ErrorCode::kOutOfRange ||
+                    transport_->set_memory(regions()).has_value();
+  if (kept) {
+    dma_->cancel(mapping.id);
+  } else {
+    running_ = false;
+    uncertain_ = true;
+    for (Queue& queue : queues_) queue.state = QueueState::kUnknown;
+  }
+  return std::unexpected(shared.error());
+}
+
+Status NetDriver::unmap_memory(memory::DmaId id) {
+  TRY(dma_->retire(id));
+  if (told_) TRY(transport_->set_memory(regions()));
+  dma_->settle();
+  return {};
 }
 
 }  // namespace sluice::net

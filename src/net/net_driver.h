@@ -8,6 +8,9 @@
 // (H13). Buffers that were posted in the former epoch are free in the new one. The control queue is
 // not sent to the device: more or fewer queue pairs are a matter of enabling rings.
 //
+// Other memory can be shared too (map_memory): the application's buffers are then sent and filled
+// where they are, see net/driver_virtqueue.h.
+//
 // Threads: one control thread. A queue's holder must have let go of it before it is stopped.
 #pragma once
 
@@ -21,6 +24,7 @@
 
 #include "base/error.h"
 #include "base/unique_fd.h"
+#include "memory/dma_map.h"
 #include "net/driver_memory.h"
 #include "net/driver_start.h"
 #include "net/driver_transport.h"
@@ -109,8 +113,9 @@ class NetDriver {
   /// Stops all and puts the device back to before negotiation; start() begins anew.
   Status reset();
   /// Another device in the place of one that is gone. The same features are required again; the
-  /// memory is a new block, for the old device may still write into the former one. Stopped
-  /// afterwards. On error the driver is as it was.
+  /// memory is a new block, for the old device may still write into the former one. So it may into
+  /// what map_memory() shared with it; mappings keep their addresses, and bounce areas are new.
+  /// Stopped afterwards. On error the driver is as it was.
   Status reconnect(std::unique_ptr<DriverTransport> transport);
   /// Changes number and size of queues while stopped; memory is allocated anew if it must be, and
   /// start() tells the device (H28). On error the driver is as it was.
@@ -123,6 +128,26 @@ class NetDriver {
   /// Errors: kWrongState if not running; kOutOfRange.
   [[nodiscard]] Result<DriverQueueStart> queue(QueueIndex queue) const;
 
+  /// Shares memory with the device: now if it runs, and at each later start, after a reconnect()
+  /// too. With `fd`, `bytes` are a shared mapping of that file from `offset` on, and the device
+  /// reaches them where they are; without, through a bounce area (see memory/dma_map.h). Queues
+  /// find the mapping in their next burst. Rings run on meanwhile: a region that nobody names yet
+  /// disturbs none, and those in use keep file and addresses. Requires: nobody offers the memory
+  /// before this returned.
+  /// Errors: those of memory::DmaMap; kOutOfRange too if the device takes no more regions; those
+  /// of the transport. On error nothing is mapped. If then the old regions cannot be shared again
+  /// either, the driver counts as broken: reset() or reconnect() lead on.
+  [[nodiscard]] Result<memory::DmaMapping> map_memory(std::span<std::byte> bytes, int fd,
+                                                      std::uint64_t offset);
+  [[nodiscard]] Result<memory::DmaMapping> map_memory(std::span<std::byte> bytes);
+  /// Takes memory back. On success the device acknowledged that it let go of it.
+  /// Requires: nobody offers buffers of it any more, which the caller sees to; what is
+  /// outstanding in a DriverVirtqueue is counted here.
+  /// Errors: kNotFound; kWrongState while buffers of it are outstanding (nothing changed); those of
+  /// the transport: then the device may still reach the memory, though no queue will offer it, and
+  /// the call can be made again; reconnect() ends it too.
+  Status unmap_memory(memory::DmaId id);
+
   [[nodiscard]] bool running() const { return running_; }
   [[nodiscard]] const virtio::FeatureSet& features() const { return features_; }
   [[nodiscard]] std::uint16_t queue_pairs() const { return options_.queue_pairs; }
@@ -132,6 +157,8 @@ class NetDriver {
   [[nodiscard]] DriverTransport& transport() { return *transport_; }
   /// Rings and buffers as raw memory, for tests.
   [[nodiscard]] const DriverMemory& memory() const { return memory_; }
+  /// What map_memory() mapped: look-up and copies between memory and bounce area.
+  [[nodiscard]] const memory::DmaMap& dma() const { return *dma_; }
 
  private:
   [[nodiscard]] static Result<Plan> plan(const NetDriverOptions& options,
@@ -140,6 +167,8 @@ class NetDriver {
   Status find_mac();
   [[nodiscard]] RingSetup begin_epoch(QueueIndex queue);
   Status check_startable() const;
+  [[nodiscard]] std::vector<SharedRegion> regions() const;
+  [[nodiscard]] Result<memory::DmaMapping> share(const memory::DmaMapping& mapping);
 
   NetDriverOptions options_;
   std::unique_ptr<DriverTransport> transport_;
@@ -148,6 +177,8 @@ class NetDriver {
   std::vector<Queue> queues_;
   std::uint16_t active_pairs_;
   MacAddress mac_{};
+  std::shared_ptr<memory::DmaMap> dma_ = std::make_shared<memory::DmaMap>(DriverMemory::kDmaWindow);
+  bool told_ = false;  // The device was given memory.
   bool running_ = false;
   bool uncertain_ = false;  // The device may still write: no epoch may begin.
 };

@@ -61,6 +61,9 @@ class Frontend final : public net::DriverTransport {
   // net::DriverTransport
   [[nodiscard]] Result<net::DeviceOffer> offer() override;
   Status start(const net::DeviceStart& start) override;
+  /// With CONFIGURE_MEM_SLOTS, regions that stay are left alone. Without, the whole table is sent
+  /// anew: vhost-user allows it while rings run, and back-ends pause them for it.
+  Status set_memory(std::span<const net::SharedRegion> regions) override;
   Status start_queue(const net::RingSetup& ring) override;
   Result<virtio::RingPosition> stop_queue(net::QueueIndex queue) override;
   Status enable_queue(net::QueueIndex queue, bool enabled) override;
@@ -70,9 +73,6 @@ class Frontend final : public net::DriverTransport {
   [[nodiscard]] bool connected() override { return channel_.poll_now(); }
   [[nodiscard]] std::uint64_t config_changes() override;
 
-  /// Shares exactly these regions from now on; with CONFIGURE_MEM_SLOTS those that were shared
-  /// before are left alone. Errors: kOutOfRange if the back-end has fewer slots.
-  Status set_memory(std::span<const net::SharedRegion> regions);
   Status write_config(std::uint32_t offset, std::span<const std::byte> data);
   Status send_rarp(std::span<const std::byte, 6> mac);
 

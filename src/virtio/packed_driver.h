@@ -7,8 +7,7 @@
 // list that is used in turn leaves ids_ as it is; one used out of turn changes places in it. So a
 // device that keeps the order, negotiated or not, costs no more than that.
 //
-// All of a descriptor is written each time: in a used one the address has no meaning (2.8.5), so a
-// device may have put anything there.
+// All of a descriptor is written each time: a used one's address means nothing (2.8.5).
 //
 // Invariants: free_slots() + slots of outstanding lists = size. The device is hostile: an id must
 // belong to an outstanding list (PKD-18), and a batch must end at one (ORD-06).
@@ -21,11 +20,13 @@
 #include <numeric>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "memory/shared.h"
 #include "virtio/event_index.h"
+#include "virtio/indirect_tables.h"
 #include "virtio/packed_layout.h"
 #include "virtio/ring.h"
 #include "virtio/spec.h"
@@ -41,6 +42,7 @@ class PackedDriverRing {
   explicit PackedDriverRing(const RingConfig& config)
       : layout_(config),
         config_(config),
+        tables_(config),
         lists_(config.size),
         slots_(config.size, 1),
         free_(config.size),
@@ -61,7 +63,7 @@ class PackedDriverRing {
     PackedPosition first{};
     PackedTail first_tail{};
     for (const Offer& item : offers) {
-      const std::size_t needed = item.segments.size();
+      const std::size_t needed = tables_.slots(item.segments.size());
       if (needed == 0 || needed > free_) break;
       const PackedPosition head = avail_;
       const PackedTail tail = write_list(item);
@@ -199,8 +201,25 @@ class PackedDriverRing {
                                                 (kWrites ? kDescWrite : 0))};
   }
 
+  // Writes the table of the buffer's id, and of the one descriptor all but the tail.
+  PackedTail write_indirect(const Offer& item) {
+    const std::uint16_t id = id_of(avail_.slot());
+    const IndirectTables::Place table = tables_.write_packed(id, item.segments);
+    layout_.write_address(avail_.slot(), table.address);
+    // Without NEXT (PKD-12). The id is the buffer's, as ever, and none of the table's (ORD-11).
+    const PackedTail tail{.len = table.bytes,
+                          .id = id,
+                          .flags = static_cast<std::uint16_t>(
+                              PackedLayout::avail_bits(avail_.wrap()) | kDescIndirect)};
+    avail_.advance(1, layout_.size());
+    --free_;
+    lists_[id] = {item.token, table.writable};
+    return tail;
+  }
+
   // Writes all of a list but the tail of its first descriptor, which it returns.
   PackedTail write_list(const Offer& item) {
+    if (tables_.take(item.segments.size())) return write_indirect(item);
     const std::uint16_t id = id_of(avail_.slot());
     std::uint32_t writable = 0;
     std::uint16_t former = id;
@@ -241,8 +260,7 @@ class PackedDriverRing {
   // Whether an outstanding list has this id.
   [[nodiscard]] bool is_outstanding(std::uint16_t id) const {
     if (id >= layout_.size() || slots_[id] == 0) return false;
-    std::uint32_t place = id;
-    if constexpr (kOrder == Order::kAny) place = place_[id];
+    const std::uint32_t place = kOrder == Order::kAny ? place_[id] : id;
     const std::uint32_t first = used_.slot();
     const std::uint32_t ahead = place >= first ? place - first : place + layout_.size() - first;
     return ahead < layout_.size() - free_;
@@ -260,8 +278,7 @@ class PackedDriverRing {
     return true;
   }
 
-  // Collects as long as buffers of one descriptor come back in the order offered, each with a used
-  // descriptor of its own.
+  // Collects as long as buffers of one slot come back in turn, each with a used descriptor.
   std::size_t collect_in_turn(std::span<Collected> out) {
     const std::size_t limit = std::min(out.size(), outstanding_);
     std::size_t collected = 0;
@@ -349,11 +366,9 @@ class PackedDriverRing {
 
   // Gives a slot this id; the slot that had it gets the other's.
   void put_id(std::uint16_t id, std::uint16_t slot) {
-    const std::uint16_t other = ids_[slot];
     const std::uint16_t place = place_[id];
-    ids_[place] = other;
-    place_[other] = place;
-    ids_[slot] = id;
+    std::swap(ids_[slot], ids_[place]);
+    place_[ids_[place]] = place;
     place_[id] = slot;
   }
 
@@ -361,6 +376,7 @@ class PackedDriverRing {
 
   PackedLayout layout_;
   RingConfig config_;
+  IndirectTables tables_;
   std::vector<ListRecord> lists_;     // By id.
   std::vector<std::uint16_t> slots_;  // By id: of its list; 1 if there is none, 0 if it is spent.
   std::vector<std::uint16_t> ids_;    // Any order: by slot.

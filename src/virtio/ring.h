@@ -75,6 +75,18 @@ struct RingPosition {
 };
 inline constexpr std::uint16_t kPackedStart = 0x8000;  // Slot 0, wrap counter 1 (2.8.1).
 
+/// Most segments of a buffer that a driver ring of ours puts into an indirect table: as many as a
+/// header and 64 KiB in pages take, and an odd number of cache lines, so that tables spread over
+/// all cache sets.
+inline constexpr std::size_t kIndirectSegmentsMax = 20;
+
+/// Shared memory for a driver's indirect tables (virtio/indirect_tables.h): ours, and the device's
+/// address of it. 16-byte aligned.
+struct IndirectArea {
+  std::byte* bytes = nullptr;
+  std::uint64_t address = 0;
+};
+
 /// All a ring needs to start. Addresses are translated and checked by whoever fills it
 /// (QueueConfig); they stay valid as long as the GuestMemory that the caller holds.
 struct RingConfig {
@@ -85,6 +97,7 @@ struct RingConfig {
   RingPosition position;
   bool event_idx = false;
   bool indirect = false;
+  IndirectArea indirect_area;  // Driver side only; without it all buffers are chains.
   // Device side only:
   bool readable_only = false;                   // A transmitq: no buffer of it has a writable part.
   UsedPositionRecord* used_record = nullptr;    // Packed; null if nobody wants it.

@@ -23,6 +23,7 @@
 #include "base/error.h"
 #include "memory/shared.h"
 #include "virtio/event_index.h"
+#include "virtio/indirect_tables.h"
 #include "virtio/ring.h"
 #include "virtio/spec.h"
 #include "virtio/split_layout.h"
@@ -38,6 +39,7 @@ class SplitDriverRing {
   explicit SplitDriverRing(const RingConfig& config)
       : layout_(config),
         config_(config),
+        tables_(config),
         table_(config.size, kNoDescriptor),
         avail_shadow_(config.size, kNoHead),
         chains_(config.size),
@@ -56,7 +58,7 @@ class SplitDriverRing {
     if (error_) return 0;
     std::size_t offered = 0;
     for (const Offer& item : offers) {
-      const std::size_t needed = item.segments.size();
+      const std::size_t needed = tables_.slots(item.segments.size());
       if (needed == 0 || needed > free_) break;
       const std::uint16_t head = write_chain(item);
       const auto index = static_cast<std::uint16_t>(avail_idx_ + offered);
@@ -195,8 +197,23 @@ class SplitDriverRing {
     std::uint16_t slots = 0;     // 0: no outstanding chain starts here.
   };
 
+  // Writes one descriptor that refers to the table of its slot.
+  std::uint16_t write_indirect(const Offer& item) {
+    const std::uint16_t head = next_free_;
+    const IndirectTables::Place table = tables_.write_split(head, item.segments);
+    next_free_ = following(head);
+    write_descriptor(head, {.addr = table.address,
+                            .len = table.bytes,
+                            .flags = kDescIndirect,  // Without NEXT (IND-02).
+                            .next = next_free_});
+    --free_;
+    chains_[head] = {item.token, table.writable, 1};
+    return head;
+  }
+
   // Writes the descriptors of one chain and returns its head.
   std::uint16_t write_chain(const Offer& item) {
+    if (tables_.take(item.segments.size())) return write_indirect(item);
     const std::uint16_t head = next_free_;
     std::uint16_t at = head;
     std::uint32_t writable = 0;
@@ -340,6 +357,7 @@ class SplitDriverRing {
 
   SplitLayout layout_;
   RingConfig config_;
+  IndirectTables tables_;
   std::vector<virtq_desc> table_;            // Private copy of the descriptor table.
   std::vector<std::uint16_t> avail_shadow_;  // Private copy of avail.ring: heads by availability.
   std::vector<ChainRecord> chains_;          // By head.

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "support/device_bench.h"
+#include "support/driver_bench.h"
 #include "support/random.h"
 #include "support/ring_kinds.h"
 
@@ -26,7 +27,8 @@ class BothEnds {
         random_(seed),
         ring_(guest_, size, seed % 2 == 0),
         device_(config()),
-        driver_(config()),
+        driver_(seed % 3 == 0 ? with_tables(guest_, config()) : config()),
+        tables_(seed % 3 == 0),
         pool_(guest_.allocate(kPool)) {
     for (std::uint32_t& weight : weights_) weight = 1 + random_.below(5);
     batches_ = Kind::kInOrder && random_.one_in(2);
@@ -41,6 +43,7 @@ class BothEnds {
   static constexpr std::uint32_t kPool = 1U << 20;
   struct Buffer {
     std::uint32_t token;
+    std::uint32_t pieces;
     std::uint32_t slots;
     std::uint64_t address;
     std::uint32_t length;
@@ -75,14 +78,15 @@ class BothEnds {
     std::vector<virtio::Offer> offers;
     std::vector<Buffer> added;
     for (auto& list : segments) {
-      const std::uint32_t slots = 1 + random_.below(std::min(size_, 4U));
+      const std::uint32_t pieces = 1 + random_.below(std::min(size_, 4U));
       const bool writable = !batches_ && random_.one_in(2);
-      if (next_ + 64 * slots > kPool) next_ = 0;
+      if (next_ + 64 * pieces > kPool) next_ = 0;
       const std::uint64_t address = pool_ + next_;
-      for (std::uint32_t i = 0; i < slots; ++i) list.push_back({address + 64 * i, 64, writable});
-      next_ += 64 * slots;
+      for (std::uint32_t i = 0; i < pieces; ++i) list.push_back({address + 64 * i, 64, writable});
+      next_ += 64 * pieces;
       if (!writable) guest_.write(address, token_);
-      added.push_back({token_, slots, address, 64 * slots, 0, writable});
+      const std::uint32_t slots = tables_ ? 1 : pieces;
+      added.push_back({token_, pieces, slots, address, 64 * pieces, 0, writable});
       offers.push_back({list, token_++});
     }
     const std::size_t count = driver_.offer(offers);
@@ -104,7 +108,7 @@ class BothEnds {
       const Buffer& expected = posted_[held_.size()];
       ASSERT_EQ(bytes_of(segments_of(chain, arena_)), expected.length);
       ASSERT_EQ(chain.data, guest_.device_view(expected.address));
-      ASSERT_EQ(chain.readable_count, expected.writable ? 0 : expected.slots);
+      ASSERT_EQ(chain.readable_count, expected.writable ? 0 : expected.pieces);
       if (!expected.writable) {
         std::uint32_t token = 0;
         std::memcpy(&token, chain.data, sizeof token);
@@ -176,6 +180,7 @@ class BothEnds {
   typename Kind::RawRing ring_;
   typename Kind::Device device_;
   typename Kind::Driver driver_;
+  bool tables_;  // Buffers of several pieces go out as indirect tables.
   std::uint64_t pool_;
   std::uint32_t next_ = 0;
   std::array<std::uint32_t, 5> weights_{};

@@ -11,13 +11,27 @@
 
 #include "fuzz/device_ring_fuzz.h"
 #include "support/fuzz_input.h"
+#include "virtio/indirect_tables.h"
 
 namespace sluice::test {
+
+/// By the mode of an input: with indirect tables, which the device may write to as well.
+[[nodiscard]] inline virtio::RingConfig fuzz_tables(FakeGuest& guest, virtio::RingConfig config,
+                                                    bool indirect) {
+  const std::uint64_t bytes = virtio::IndirectTables::area_size(config.size);
+  if (!indirect || bytes > 2 * FuzzGuest::kPage) return config;
+  guest.allocate_from(FuzzGuest::kFirst + FuzzGuest::kPage);
+  const std::uint64_t address = guest.allocate(bytes);
+  config.indirect = true;
+  config.indirect_area = {guest.at(address, bytes), address};
+  return config;
+}
 
 template <class Kind>
 class DriverCalls {
  public:
-  explicit DriverCalls(const virtio::RingConfig& config) : size_(config.size), driver_(config) {}
+  explicit DriverCalls(const virtio::RingConfig& config)
+      : size_(config.size), tables_(config.indirect), driver_(config) {}
 
   void call(FuzzInput& in) {
     switch (in.below(6)) {
@@ -38,7 +52,8 @@ class DriverCalls {
 
   void offer(FuzzInput& in) {
     std::vector<virtio::OfferSegment> segments(in.below(4));
-    Buffer buffer{static_cast<std::uint32_t>(segments.size()), 0};
+    const bool table = tables_ && segments.size() > 1 && segments.size() <= size_;
+    Buffer buffer{table ? 1 : static_cast<std::uint32_t>(segments.size()), 0};
     for (std::size_t i = 0; i < segments.size(); ++i) {
       const bool writable = i > 0 || segments.size() == 1;
       segments[i] = {in.take<std::uint64_t>(), in.take<std::uint16_t>(), writable};
@@ -81,6 +96,7 @@ class DriverCalls {
   }
 
   std::uint32_t size_;
+  bool tables_;  // Buffers of several segments take one slot.
   typename Kind::Driver driver_;
   std::uint32_t next_ = 0;
   std::size_t free_ = size_;

@@ -12,13 +12,13 @@ namespace {
 using namespace sluice::test;
 
 template <class Kind>
-void run(FuzzInput& in, bool flip) {
+void run(FuzzInput& in, bool flip, bool indirect) {
   FakeGuest& guest = FuzzGuest::fresh();
   const std::uint32_t size = 1 + in.below(33);
   const RawPackedRing ring(guest, size, true);
   sluice::virtio::RingConfig config = ring.config();
   config.event_idx = in.chance(2);
-  DriverCalls<Kind> driver(config);
+  DriverCalls<Kind> driver(fuzz_tables(guest, config, indirect));
   std::optional<Flipper> flipper;
   if (flip) flipper.emplace(guest, in.take<std::uint8_t>(), FuzzGuest::kPage);
   PackedPlace place;
@@ -53,10 +53,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   FuzzInput in(data, size);
   const auto mode = in.take<std::uint8_t>();
   const bool flip = mode % 16 == 15;
+  const bool indirect = (mode & 0x20) != 0;
   if ((mode & 0x10) == 0) {
-    run<PackedAny>(in, flip);
+    run<PackedAny>(in, flip, indirect);
   } else {
-    run<PackedInOrder>(in, flip);
+    run<PackedInOrder>(in, flip, indirect);
   }
   return 0;
 }

@@ -33,12 +33,12 @@ void write_something(const RawSplitRing& ring, FuzzInput& in) {
 }
 
 template <class Kind>
-void run(FuzzInput& in, bool flip) {
+void run(FuzzInput& in, bool flip, bool indirect) {
   FakeGuest& guest = FuzzGuest::fresh();
   const RawSplitRing ring(guest, 1U << in.below(6), true);
   sluice::virtio::RingConfig config = ring.config();
   config.event_idx = in.chance(2);
-  DriverCalls<Kind> driver(config);
+  DriverCalls<Kind> driver(fuzz_tables(guest, config, indirect));
   std::optional<Flipper> flipper;
   if (flip) flipper.emplace(guest, in.take<std::uint8_t>(), FuzzGuest::kPage);
   while (!in.empty()) {
@@ -56,10 +56,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   FuzzInput in(data, size);
   const auto mode = in.take<std::uint8_t>();
   const bool flip = mode % 16 == 15;
+  const bool indirect = (mode & 0x20) != 0;
   if ((mode & 0x10) == 0) {
-    run<SplitAny>(in, flip);
+    run<SplitAny>(in, flip, indirect);
   } else {
-    run<SplitInOrder>(in, flip);
+    run<SplitInOrder>(in, flip, indirect);
   }
   return 0;
 }

@@ -19,7 +19,7 @@ template <class Kind>
 class DriverModel {
  public:
   DriverModel(std::uint32_t size, std::uint64_t seed)
-      : size_(size), random_(seed), bench_(size, seed % 2 == 0), free_(size) {
+      : size_(size), random_(seed), bench_(size, seed % 2 == 0, seed % 3 == 0), free_(size) {
     for (std::uint32_t& weight : weights_) weight = 1 + random_.below(6);
   }
 
@@ -58,6 +58,12 @@ class DriverModel {
     }
   }
 
+  [[nodiscard]] std::size_t slots(const Buffer& buffer) const {
+    const std::size_t pieces = buffer.segments.size();
+    const bool table = bench_.config.indirect && pieces > 1 && pieces <= 20;
+    return table ? 1 : pieces;
+  }
+
   void offer() {
     std::vector<Buffer> wanted(1 + random_.below(4));
     std::vector<virtio::Offer> offers;
@@ -65,17 +71,19 @@ class DriverModel {
     const bool writable = random_.one_in(2);
     for (Buffer& buffer : wanted) {
       buffer.token = static_cast<std::uint32_t>(random_.next());
-      const std::uint32_t slots = plain ? 1 : 1 + random_.below(std::min(size_, 4U));
-      const std::uint32_t readable = plain ? (writable ? 0 : 1) : random_.below(slots + 1);
-      for (std::uint32_t i = 0; i < slots; ++i) {
+      // Now and then more than a table takes.
+      const std::uint32_t most = random_.one_in(8) ? 24 : 4;
+      const std::uint32_t pieces = plain ? 1 : 1 + random_.below(std::min(size_, most));
+      const std::uint32_t readable = plain ? (writable ? 0 : 1) : random_.below(pieces + 1);
+      for (std::uint32_t i = 0; i < pieces; ++i) {
         const std::uint32_t length = 1 + random_.below(100);
         buffer.segments.push_back({bench_.buffer(length), length, i >= readable});
       }
       offers.push_back({buffer.segments, buffer.token});
     }
     std::size_t fit = 0;
-    while (fit < wanted.size() && wanted[fit].segments.size() <= free_) {
-      free_ -= wanted[fit].segments.size();
+    while (fit < wanted.size() && slots(wanted[fit]) <= free_) {
+      free_ -= slots(wanted[fit]);
       ++fit;
     }
     ASSERT_EQ(plain ? offer_plain(wanted, writable) : bench_.driver.offer(offers), fit);
@@ -149,7 +157,7 @@ class DriverModel {
     for (const virtio::Collected& one : back) {
       ASSERT_EQ(one.token, used_.front().token);
       ASSERT_EQ(one.written, used_.front().written);
-      free_ += used_.front().segments.size();
+      free_ += slots(used_.front());
       used_.pop_front();
     }
   }

@@ -8,16 +8,29 @@
 
 #include "support/fake_guest.h"
 #include "support/reference_device.h"
+#include "virtio/indirect_tables.h"
 #include "virtio/ring.h"
 
 namespace sluice::test {
+
+/// `config` with indirect tables in the guest's memory.
+[[nodiscard]] inline virtio::RingConfig with_tables(FakeGuest& guest, virtio::RingConfig config) {
+  const std::uint64_t bytes = virtio::IndirectTables::area_size(config.size);
+  const std::uint64_t address = guest.allocate(bytes);
+  config.indirect = true;
+  config.indirect_area = {guest.at(address, bytes), address};
+  return config;
+}
 
 /// `Kind` is one of support/ring_kinds.h.
 template <class Kind>
 class DriverBench {
  public:
-  explicit DriverBench(std::uint32_t size = 8, bool event_idx = false)
-      : ring(guest, size, event_idx), device(ring, event_idx), driver(ring.config()) {}
+  explicit DriverBench(std::uint32_t size = 8, bool event_idx = false, bool indirect = false)
+      : ring(guest, size, event_idx),
+        device(ring, event_idx),
+        config(indirect ? with_tables(guest, ring.config()) : ring.config()),
+        driver(config) {}
 
   /// Offers one buffer of the given pieces.
   bool offer(std::span<const virtio::OfferSegment> segments, std::uint32_t token) {
@@ -62,6 +75,7 @@ class DriverBench {
   FakeGuest guest;
   typename Kind::RawRing ring;
   typename Kind::Reference device;
+  virtio::RingConfig config;
   typename Kind::Driver driver;
 
  private:

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "memory/guest_memory.h"
 #include "memory/mapping.h"
 #include "net/driver_transport.h"
 #include "virtio/queue_config.h"
@@ -36,6 +37,8 @@ class FakeDriverTransport final : public DriverTransport {
     memory::Mapping memory;
     std::uint64_t user_base = 0;
     std::uint64_t guest_base = 0;
+    std::vector<memory::RegionRecord> regions;  // As shared last.
+    std::size_t max_regions = 8;
     std::vector<std::string> calls;
     bool alive = true;
 
@@ -59,7 +62,7 @@ class FakeDriverTransport final : public DriverTransport {
     TRY(step("start"));
     EXPECT_EQ(state_->running(), 0) << "started while rings run";
     EXPECT_TRUE(state_->offered.features.contains(start.features));
-    EXPECT_EQ(start.regions.size(), 1U);
+    TRY(take(start.regions));
     const SharedRegion& region = start.regions[0];
     state_->features = start.features;
     state_->user_base = region.record.user.raw();
@@ -69,6 +72,11 @@ class FakeDriverTransport final : public DriverTransport {
     state_->rings.clear();
     for (const RingSetup& ring : start.rings) start_ring(ring);
     return {};
+  }
+
+  Status set_memory(std::span<const SharedRegion> regions) override {
+    TRY(step("set_memory"));
+    return take(regions);
   }
 
   Status start_queue(const RingSetup& ring) override {
@@ -114,6 +122,19 @@ class FakeDriverTransport final : public DriverTransport {
       state_->fail_at.clear();
       return fail(ErrorCode::kClosed, "the fake device was told to fail");
     }
+    return {};
+  }
+
+  // Regions must be mappable and lie apart.
+  Status take(std::span<const SharedRegion> regions) {
+    if (regions.size() > state_->max_regions) return fail(ErrorCode::kOutOfRange, "few regions");
+    std::vector<std::shared_ptr<const memory::Region>> mapped;
+    state_->regions.clear();
+    for (const SharedRegion& region : regions) {
+      mapped.push_back(TRY(memory::Region::map(region.record, region.fd)));
+      state_->regions.push_back(region.record);
+    }
+    EXPECT_TRUE(memory::GuestMemory::create(std::move(mapped)).has_value()) << "regions overlap";
     return {};
   }
 

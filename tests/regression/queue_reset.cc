@@ -21,8 +21,8 @@ using net::QueueIndex;
 using virtio::Feature;
 using virtio::FeatureSet;
 
-constexpr QueueIndex kReceiveq{2};  // Of pair 1, which is reset.
-constexpr QueueIndex kTransmitq{3};
+constexpr QueueIndex kResetReceiveq{2};  // Of pair 1, which is reset.
+constexpr QueueIndex kResetTransmitq{3};
 
 // The parameter's bits: packed, in order.
 class QueueReset : public ::testing::TestWithParam<int> {
@@ -76,14 +76,14 @@ TEST_P(QueueReset, RST_09_TheOtherPairLosesNothingInHundredsOfResets) {
   std::uint64_t before = 0;
   for (int i = 0; i < 200; ++i) {
     if (i % 20 == 0) expect_works(pair);
-    ASSERT_TRUE(driver_->reset_queue(kReceiveq));
+    ASSERT_TRUE(driver_->reset_queue(kResetReceiveq));
     expect_recalled(pair.receiveq, pair.receiveq.outstanding());
-    ASSERT_TRUE(driver_->restart_queue(kReceiveq));
-    pair.receiveq = net::DriverReceiveQueue::make(*driver_->queue(kReceiveq));
-    ASSERT_TRUE(driver_->reset_queue(kTransmitq));
+    ASSERT_TRUE(driver_->restart_queue(kResetReceiveq));
+    pair.receiveq = net::DriverReceiveQueue::make(*driver_->queue(kResetReceiveq));
+    ASSERT_TRUE(driver_->reset_queue(kResetTransmitq));
     expect_recalled(pair.transmitq, pair.transmitq.outstanding());
-    ASSERT_TRUE(driver_->restart_queue(kTransmitq));
-    pair.transmitq = net::DriverTransmitQueue::make(*driver_->queue(kTransmitq));
+    ASSERT_TRUE(driver_->restart_queue(kResetTransmitq));
+    pair.transmitq = net::DriverTransmitQueue::make(*driver_->queue(kResetTransmitq));
     EXPECT_TRUE(wait_for([&] { return stream.received() > before; })) << "the other pair stands";
     before = stream.received();
   }
@@ -104,17 +104,17 @@ TEST_P(QueueReset, RST_04_RST_05_RST_06_AQueueChangesItsSizeAndLosesNoBuffer) {
   if (packed()) sizes.push_back(100);
   for (int lap = 0; lap < 3; ++lap) {
     for (const std::uint32_t size : sizes) {
-      ASSERT_TRUE(driver_->reset_queue(kReceiveq));
+      ASSERT_TRUE(driver_->reset_queue(kResetReceiveq));
       const std::size_t posted = pair.receiveq.outstanding();
       expect_recalled(pair.receiveq, posted);
-      ASSERT_TRUE(driver_->restart_queue(kReceiveq, size));
-      pair.receiveq = net::DriverReceiveQueue::make(*driver_->queue(kReceiveq));
+      ASSERT_TRUE(driver_->restart_queue(kResetReceiveq, size));
+      pair.receiveq = net::DriverReceiveQueue::make(*driver_->queue(kResetReceiveq));
       EXPECT_EQ(pair.receiveq.outstanding(), size);
-      ASSERT_TRUE(driver_->restart_queue(kTransmitq, size));
-      pair.transmitq = net::DriverTransmitQueue::make(*driver_->queue(kTransmitq));
+      ASSERT_TRUE(driver_->restart_queue(kResetTransmitq, size));
+      pair.transmitq = net::DriverTransmitQueue::make(*driver_->queue(kResetTransmitq));
       const auto shown = fabric_->ask([](fabric::Fabric& fabric) { return fabric.queues("a"); });
-      EXPECT_EQ(shown.at(kReceiveq.raw()).size, size);
-      EXPECT_EQ(shown.at(kTransmitq.raw()).size, size);
+      EXPECT_EQ(shown.at(kResetReceiveq.raw()).size, size);
+      EXPECT_EQ(shown.at(kResetTransmitq.raw()).size, size);
       EXPECT_EQ(shown.at(0).size, 256U);
       for (int i = 0; i < 5; ++i) expect_works(pair);
     }
@@ -130,7 +130,7 @@ TEST_P(QueueReset, RST_08_FramesFindAnotherQueueMeanwhile) {
   DriverPair first(*driver_, 0);
   DriverPair second(*driver_, 1);
   expect_works(second);
-  ASSERT_TRUE(driver_->reset_queue(kReceiveq));
+  ASSERT_TRUE(driver_->reset_queue(kResetReceiveq));
   ASSERT_EQ(second.send(20), 20U);
   EXPECT_EQ(first.receive(20), 20U);
   ASSERT_TRUE(driver_->reset_queue(QueueIndex(0)));

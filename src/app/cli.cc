@@ -12,6 +12,7 @@
 #include "app/bench.h"
 #include "app/help.h"
 #include "app/report.h"
+#include "app/reset_command.h"
 #include "app/run_command.h"
 #include "app/show_commands.h"
 #include "app/stats_command.h"
@@ -105,7 +106,7 @@ std::string culprit(const std::vector<std::string>& extras) {
 std::string cause_of(const CLI::App& command, const CLI::ParseError& error) {
   const std::string text = error.what();
   if (error.get_name() == "RequiredError") {
-    if (text.starts_with("--")) {
+    if (text.starts_with("--") || text.starts_with("PORT")) {
       return fmt::format("{} needs {}", full_name(command), text.substr(0, text.find(' ')));
     }
     return fmt::format("{} needs a command after it", full_name(command));
@@ -163,6 +164,7 @@ int run_cli(int argc, const char* const* argv) {
   app.footer(kFooter);
   add_run_command(app, action);
   add_show_commands(app, action);
+  add_reset_command(app, action);
   add_stats_command(app, action);
   add_bench_command(app, action);
   add_version_command(app, action);

@@ -2,6 +2,7 @@
 #include "app/help.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <span>
@@ -78,7 +79,11 @@ std::string help_text(const control::Setting& setting, Slot defaults) {
   const bool number = setting.max > 0 && !std::holds_alternative<std::string*>(defaults) &&
                       !std::holds_alternative<std::vector<std::uint16_t>*>(defaults);
   std::string facts;
-  if (number) facts = fmt::format("{} to {}", setting.min, setting.max);
+  if (!setting.choices.empty()) {
+    facts = fmt::format("{}", fmt::join(setting.choices, ", "));
+  } else if (number) {
+    facts = fmt::format("{} to {}", setting.min, setting.max);
+  }
   if (number && !setting.unit.empty()) facts += fmt::format(" {}", setting.unit);
   const std::string standard = default_text(defaults);
   if (!standard.empty()) {

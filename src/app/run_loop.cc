@@ -19,6 +19,7 @@
 #include "app/stop_signals.h"
 #include "app/table.h"
 #include "control/control_socket.h"
+#include "control/orders.h"
 #include "control/requests.h"
 #include "control/setting.h"
 #include "control/version.h"
@@ -43,7 +44,7 @@ Json stats_of(const control::Views& views) {
 class RunLoop {
  public:
   RunLoop(fabric::Fabric& running, control::ControlServer& server, const StopSignals& signals)
-      : fabric_(running), server_(server), signals_(signals), views_(running) {}
+      : fabric_(running), server_(server), signals_(signals), views_(running), controls_(running) {}
 
   // Until a stop signal. `stats_interval` of zero: no lines of counters.
   void serve(std::chrono::seconds stats_interval) {
@@ -52,7 +53,7 @@ class RunLoop {
     while (!wait()) {
       fabric_.poll(milliseconds(0));
       server_.serve(
-          [this](std::string_view line) { return control::answer_request(line, views_); });
+          [this](std::string_view line) { return control::answer(line, views_, controls_); });
       if (Clock::now() >= next_look_) look();
       if (stats_interval.count() > 0 && Clock::now() >= next_stats) {
         print_rates();
@@ -99,6 +100,7 @@ class RunLoop {
   control::ControlServer& server_;
   const StopSignals& signals_;
   control::FabricViews views_;
+  control::FabricControls controls_;
   EventWatcher events_;
   Json last_stats_;
   Clock::time_point next_look_ = Clock::now();

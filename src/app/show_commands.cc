@@ -140,6 +140,18 @@ constexpr std::array<Show, 4> kShows = {{
      "Examples:\n  sluice worker show\n  sluice worker show --json", workers_text, workers_text},
 }};
 
+// The reply, unless it is an error: then it is told that `what` cannot be done.
+std::expected<Json, int> read_reply(const std::string& line, std::string_view what) {
+  Json reply = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (!reply.is_object()) {
+    return std::unexpected(report(ExitCode::kFailure, what, "the reply is not a JSON object",
+                                  "use the `sluice` of the same version as the running one"));
+  }
+  const Json& error = member(reply, "error");
+  if (error.is_null()) return reply;
+  return std::unexpected(report(ExitCode::kFailure, what, text(error, "text"), text(error, "try")));
+}
+
 int show(const Show& row, const AskFlags& flags) {
   auto client = connect(flags);
   if (!client) return client.error();
@@ -194,15 +206,18 @@ std::expected<Json, int> ask(control::ControlClient& client, std::string_view re
                              const AskFlags& flags) {
   const auto line = client.ask(control::request_line(request, flags.port));
   if (!line) return std::unexpected(report_connection(flags, line.error()));
-  Json reply = Json::parse(*line, nullptr, /*allow_exceptions=*/false);
-  if (!reply.is_object()) {
-    return std::unexpected(report(ExitCode::kFailure, kAsking, "the reply is not a JSON object",
-                                  "use the `sluice` of the same version as the running one"));
-  }
-  const Json& error = member(reply, "error");
-  if (error.is_null()) return reply;
-  return std::unexpected(
-      report(ExitCode::kFailure, kAsking, text(error, "text"), text(error, "try")));
+  return read_reply(*line, kAsking);
+}
+
+std::expected<Json, int> order(const AskFlags& given, std::string_view what,
+                               const std::string& line, std::chrono::seconds patience) {
+  AskFlags flags = given;
+  if (flags.control.empty()) flags.control = control::default_control_path();
+  auto client = connect(flags);
+  if (!client) return std::unexpected(client.error());
+  const auto reply = client->ask(line, patience);
+  if (!reply) return std::unexpected(report_connection(flags, reply.error()));
+  return read_reply(*reply, what);
 }
 
 void add_show_commands(CLI::App& app, Action& action) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/App.hpp>
+#include <chrono>
 #include <expected>
 #include <string>
 
@@ -27,6 +28,11 @@ void add_ask_flags(CLI::App& command, AskFlags& flags, const char* port_help);
 [[nodiscard]] std::expected<control::Json, int> ask(control::ControlClient& client,
                                                     std::string_view request,
                                                     const AskFlags& flags);
+
+/// Sends a line that orders something, of which `what` says what; that may take `patience`.
+[[nodiscard]] std::expected<control::Json, int> order(const AskFlags& flags, std::string_view what,
+                                                      const std::string& line,
+                                                      std::chrono::seconds patience);
 
 void add_show_commands(CLI::App& app, Action& action);
 

@@ -61,7 +61,11 @@ Result<ControlClient> ControlClient::connect(const std::string& path) {
   return ControlClient(std::move(fd));
 }
 
-Result<std::string> ControlClient::ask(std::string_view request) {
+Result<std::string> ControlClient::ask(std::string_view request, std::chrono::seconds patience) {
+  if (patience.count() > 0) {
+    const timeval time{.tv_sec = patience.count(), .tv_usec = 0};
+    (void)::setsockopt(fd_.get(), SOL_SOCKET, SO_RCVTIMEO, &time, sizeof(time));
+  }
   const std::string line = std::string(request) + '\n';
   std::size_t sent = 0;
   while (sent < line.size()) {

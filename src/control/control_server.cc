@@ -9,6 +9,7 @@
 #include <array>
 #include <cerrno>
 #include <cstdlib>
+#include <iterator>
 #include <utility>
 
 #include "control/control_socket.h"
@@ -127,6 +128,10 @@ ControlServer::~ControlServer() {
 }
 
 void ControlServer::serve(const Answer& answer) {
+  for (auto at = clients_.begin(); at != clients_.end();) {
+    const bool gone = at->second.later && !advance(at->second, false, answer);
+    at = gone ? clients_.erase(at) : std::next(at);
+  }
   std::array<epoll_event, kEventsMax> events{};
   const int count = ::epoll_wait(epoll_.get(), events.data(), events.size(), 0);
   for (int i = 0; i < count; ++i) {
@@ -139,6 +144,11 @@ void ControlServer::serve(const Answer& answer) {
     const auto found = clients_.find(event.data.fd);
     if (found == clients_.end()) continue;
     const bool readable = (event.events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0;
+    // Nothing is read from a client whose reply is to come, so it would wake us for ever.
+    if (found->second.later && (event.events & (EPOLLHUP | EPOLLERR)) != 0) {
+      clients_.erase(found);
+      continue;
+    }
     if (!advance(found->second, readable, answer)) clients_.erase(found);
   }
 }
@@ -169,6 +179,7 @@ void ControlServer::admit(UniqueFd fd) {
   Client& client = clients_[number];
   client = Client{};
   client.fd = std::move(fd);
+  client.watched = EPOLLIN;
   client.last_active = ++activity_;
 }
 
@@ -179,12 +190,17 @@ void ControlServer::drop_most_silent() {
 }
 
 bool ControlServer::advance(Client& client, bool readable, const Answer& answer) {
-  if (readable && client.out.empty() && !client.at_end && !read_some(client)) return false;
+  const bool idle = client.out.empty() && !client.later;
+  if (readable && idle && !client.at_end && !read_some(client)) return false;
   if (!answer_lines(client, answer)) return false;
+  if (client.later) {
+    watch(client, 0);
+    return true;
+  }
   const bool line_left = client.in.find('\n') != std::string::npos;
   if (client.at_end && client.out.empty() && !line_left) return false;
   // Writable at once if only our own turn is over: then epoll brings us back.
-  watch(client, !client.out.empty() || line_left);
+  watch(client, !client.out.empty() || line_left ? EPOLLOUT : EPOLLIN);
   return true;
 }
 
@@ -206,6 +222,12 @@ bool ControlServer::read_some(Client& client) {
 
 bool ControlServer::answer_lines(Client& client, const Answer& answer) {
   for (int turn = 0; turn <= kRequestsPerTurn; ++turn) {
+    if (client.later) {
+      auto reply = client.later();
+      if (!reply.has_value()) return true;
+      client.out = *std::move(reply) + '\n';
+      client.later = nullptr;
+    }
     if (!client.out.empty()) {
       const ssize_t sent = ::send(client.fd.get(), client.out.data(), client.out.size(),
                                   MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -217,7 +239,12 @@ bool ControlServer::answer_lines(Client& client, const Answer& answer) {
     const std::size_t end = client.in.find('\n');
     if (turn == kRequestsPerTurn) return true;
     if (end != std::string::npos) {
-      client.out = answer(std::string_view(client.in).substr(0, end)) + '\n';
+      Reply reply = answer(std::string_view(client.in).substr(0, end));
+      if (auto* const text = std::get_if<std::string>(&reply)) {
+        client.out = std::move(*text) + '\n';
+      } else {
+        client.later = std::get<Later>(std::move(reply));
+      }
       client.in.erase(0, end + 1);
     } else if (client.in.size() > kRequestMax) {
       client.out = too_long_ + '\n';
@@ -230,13 +257,13 @@ bool ControlServer::answer_lines(Client& client, const Answer& answer) {
   return true;
 }
 
-void ControlServer::watch(Client& client, bool wants_out) {
-  if (client.wants_out == wants_out) return;
+void ControlServer::watch(Client& client, std::uint32_t events) {
+  if (client.watched == events) return;
   epoll_event event{};
-  event.events = wants_out ? EPOLLOUT : EPOLLIN;
+  event.events = events;
   event.data.fd = client.fd.get();
   if (::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, client.fd.get(), &event) == 0) {
-    client.wants_out = wants_out;
+    client.watched = events;
   }
 }
 

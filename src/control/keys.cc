@@ -166,7 +166,7 @@ constexpr std::array<Key<VhostUserOptions>, 14> kVhostUserKeys = {{
      [](VhostUserOptions& o) -> Slot { return &o.one_used_entry; }},
 }};
 
-constexpr std::array<Key<VirtioUserOptions>, 12> kVirtioUserKeys = {{
+constexpr std::array<Key<VirtioUserOptions>, 14> kVirtioUserKeys = {{
     {{.name = "path",
       .placeholder = "PATH",
       .min = 1,
@@ -216,6 +216,18 @@ constexpr std::array<Key<VirtioUserOptions>, 12> kVirtioUserKeys = {{
      [](VirtioUserOptions& o) -> Slot { return &o.csum; }},
     {{.name = "tso", .help = "Use segmentation offloads, if offered; needs csum"},
      [](VirtioUserOptions& o) -> Slot { return &o.tso; }},
+    {{.name = "mac",
+      .placeholder = "MAC",
+      .help = "The driver's own address, shown by `sluice port show`; no frame is filtered by it"},
+     [](VirtioUserOptions& o) -> Slot { return &o.mac; }},
+    {{.name = "speed",
+      .placeholder = "N",
+      .min = 0,
+      .max = 400'000,
+      .choices = fabric::kLinkSpeeds,
+      .unit = "Mbit/s",
+      .help = "Link speed shown by `sluice port show`; 0: not known; it limits nothing"},
+     [](VirtioUserOptions& o) -> Slot { return &o.speed; }},
 }};
 
 constexpr std::array<Key<GeneratorOptions>, 3> kGeneratorKeys = {{

@@ -18,10 +18,6 @@
 namespace sluice::control {
 namespace {
 
-Json error_json(std::string_view code, std::string_view text, std::string_view cure) {
-  return {{"error", {{"code", code}, {"text", text}, {"try", cure}}}};
-}
-
 // Each takes the name of one port, or "" for all, and gives one document.
 Json ports_reply(const Views& views, const std::string& port) {
   Json list = Json::array();
@@ -119,14 +115,6 @@ bool port_exists(const Views& views, const std::string& name) {
   return std::ranges::any_of(views.ports(), [&](const auto& port) { return port.name == name; });
 }
 
-Json unknown_port(const Views& views, const std::string& name) {
-  const auto ports = views.ports();
-  std::vector<std::string_view> names;
-  for (const auto& port : ports) names.push_back(port.name);
-  return error_json("unknown_port", fmt::format("no port is called {}", excerpt(name)),
-                    fmt::format("the ports are {}", fmt::join(names, ", ")));
-}
-
 Json reply_to(std::string_view line, const Views& views) {
   const Json document = Json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (document.is_discarded() || !document.is_object()) {
@@ -142,11 +130,22 @@ Json reply_to(std::string_view line, const Views& views) {
     return error_json("bad_request", fmt::format("'{}' takes no port", name),
                       "leave out the field 'port'");
   }
-  if (!port_exists(views, port)) return unknown_port(views, port);
+  if (!port_exists(views, port)) return unknown_port(views.ports(), port);
   return request->reply(views, port);
 }
 
 }  // namespace
+
+Json error_json(std::string_view code, std::string_view text, std::string_view cure) {
+  return {{"error", {{"code", code}, {"text", text}, {"try", cure}}}};
+}
+
+Json unknown_port(const std::vector<fabric::PortView>& ports, const std::string& name) {
+  std::vector<std::string_view> names;
+  for (const auto& port : ports) names.push_back(port.name);
+  return error_json("unknown_port", fmt::format("no port is called {}", excerpt(name)),
+                    fmt::format("the ports are {}", fmt::join(names, ", ")));
+}
 
 std::string answer_request(std::string_view line, const Views& views) {
   return dump(reply_to(line, views));
@@ -160,6 +159,7 @@ std::string too_long_reply() {
 std::vector<std::string_view> request_names() {
   std::vector<std::string_view> names;
   for (const Request& request : kRequests) names.push_back(request.name);
+  names.push_back(kResetQueue);
   return names;
 }
 

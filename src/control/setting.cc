@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <limits>
@@ -119,6 +120,8 @@ class Assigner {
 
  private:
   [[nodiscard]] bool in_range(std::int64_t number) const {
+    const auto& choices = setting_.choices;
+    if (!choices.empty() && std::ranges::find(choices, number) == choices.end()) return false;
     return number >= setting_.min && number <= setting_.max;
   }
   const Setting& setting_;
@@ -180,6 +183,9 @@ std::string expected_for(const Setting& setting, const T* slot, Form form) {
   if constexpr (std::is_same_v<T, bool>) {
     return file ? "true or false" : "on or off";
   } else if constexpr (kIsNumber<T> || kIsDuration<T>) {
+    if (!setting.choices.empty()) {
+      return fmt::format("one of {}, in {}", fmt::join(setting.choices, ", "), setting.unit);
+    }
     return fmt::format("a whole number from {} to {}{}{}", setting.min, setting.max,
                        setting.unit.empty() ? "" : ", in ", setting.unit);
   } else if constexpr (kIsWord<T>) {

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -33,8 +34,9 @@ struct Setting {
   std::string_view placeholder{};  // In help texts; empty for on/off.
   std::int64_t min = 0;            // Of a number, of the bytes of a text, or of a list's members.
   std::int64_t max = 0;
-  std::string_view unit{};     // "microseconds", or empty.
-  std::string_view help{};     // One sentence without its full stop.
+  std::span<const std::uint32_t> choices{};  // All values of a number, if they are that few.
+  std::string_view unit{};                   // "microseconds", or empty.
+  std::string_view help{};                   // One sentence without its full stop.
   std::string_view section{};  // Table of the file; empty: top level, or a port's own table.
   std::string_view flag{};     // Flag of `sluice run`, without dashes; empty for keys of a port.
   bool (*valid)(std::string_view) = nullptr;  // Further rule for a text, ...

@@ -53,6 +53,7 @@ Json to_json(const fabric::PortView& port) {
           {"mac", port.mac},
           {"queue_pairs", port.queue_pairs},
           {"mtu", port.mtu},
+          {"speed", port.speed == 0 ? Json(nullptr) : Json(port.speed)},
           {"sessions", port.sessions},
           {"memory_bytes", port.memory_bytes},
           {"memory_regions", port.memory_regions}};

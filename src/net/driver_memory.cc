@@ -185,12 +185,17 @@ Status DriverMemory::check_buffers(QueueIndex queue) const {
   return {};
 }
 
-Status DriverMemory::resize(QueueIndex queue, std::uint32_t size) {
+Status DriverMemory::check_resize(std::uint32_t size) const {
   TRY(check_size(size, features_.has(virtio::Feature::kRingPacked)));
   if (size > geometry_.queue_size_max) {
     return fail(ErrorCode::kOutOfRange, "a ring cannot grow beyond queue_size_max",
                 geometry_.queue_size_max);
   }
+  return {};
+}
+
+Status DriverMemory::resize(QueueIndex queue, std::uint32_t size) {
+  TRY(check_resize(size));
   sizes_[queue.raw()] = size;
   return {};
 }

@@ -65,8 +65,10 @@ class DriverMemory {
   /// Errors: kWrongState if the queue has exchanged buffers and was not recalled since.
   Status check_buffers(QueueIndex queue) const;
 
-  /// Another size of a ring, in its place. Errors: kOutOfRange above queue_size_max;
-  /// kInvalidArgument if the ring's format does not have it.
+  /// Whether a ring may have this size. Errors: kOutOfRange above queue_size_max, which is
+  /// `detail`; kInvalidArgument if the ring's format does not have it.
+  Status check_resize(std::uint32_t size) const;
+  /// Another size of a ring, in its place. Errors: those of check_resize().
   /// Requires: neither device nor driver uses the ring; clean() follows.
   Status resize(QueueIndex queue, std::uint32_t size);
 

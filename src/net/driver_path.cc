@@ -45,6 +45,13 @@ void DriverReceivePath::release() {
   queue_.repost();
 }
 
+std::size_t DriverReceivePath::recall() {
+  std::size_t count = 0;
+  queue_.recall([&count](std::uint32_t) { ++count; });
+  rest_ = 0;
+  return count;
+}
+
 // Makes packets of complete rows of buffers. Returns how many packets there were, good and bad.
 std::uint32_t DriverReceivePath::build_all(std::span<const DriverFrame> frames,
                                            packet::Burst& burst) {
@@ -131,6 +138,12 @@ std::size_t DriverTransmitPath::deliver(const packet::Burst& burst,
   counters_->bytes.add(bytes);
   counters_->bursts.add(delivered != 0 ? 1 : 0);
   return delivered;
+}
+
+std::size_t DriverTransmitPath::recall() {
+  std::size_t count = 0;
+  queue_.recall([&count](std::uint32_t) { ++count; });
+  return count;
 }
 
 bool DriverTransmitPath::deliver_one(const packet::Burst& burst, const packet::Packet& packet) {

@@ -39,6 +39,10 @@ class DriverReceivePath {
   /// Gives the buffers of everything taken back to the device.
   void release();
 
+  /// After the device stopped using the ring: takes back the buffers that it had, each once.
+  /// Returns how many. Only error() and name() may be called afterwards.
+  std::size_t recall();
+
   /// Turns interrupts by the device on or off; after turning them on, ask has_work().
   void set_interrupts(bool wanted) { queue_.set_interrupts(wanted); }
   [[nodiscard]] bool has_work() const { return queue_.has_frames(); }
@@ -70,6 +74,9 @@ class DriverTransmitPath {
   /// the device does not do for them is done in software first. Returns how many went; the others
   /// were dropped and counted.
   std::size_t deliver(const packet::Burst& burst, std::span<const packet::PacketIndex> which);
+  /// As DriverReceivePath::recall(). Buffers that were sent and not looked for since are among
+  /// them.
+  std::size_t recall();
 
   [[nodiscard]] std::optional<Error> error() const { return queue_.error(); }
   [[nodiscard]] std::string_view name() const { return queue_.name(); }

@@ -247,6 +247,14 @@ Status NetDriver::restart_queue(QueueIndex index, std::uint32_t size) {
   return {};
 }
 
+Status NetDriver::resize_queue(QueueIndex index, std::uint32_t size) {
+  TRY(check_startable());
+  if (index.raw() >= queue_count()) {
+    return fail(ErrorCode::kOutOfRange, "the driver has no such queue", index.raw());
+  }
+  return memory_.resize(index, size);
+}
+
 Status NetDriver::reset() {
   running_ = false;
   uncertain_ = true;

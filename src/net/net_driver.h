@@ -110,6 +110,12 @@ class NetDriver {
   /// the queue has exchanged buffers with another (DriverTransmitQueue::forward()) and was not
   /// recalled since: the other one's would be posted twice.
   Status restart_queue(QueueIndex queue, std::uint32_t size = 0);
+  /// Whether restart_queue() and resize_queue() take this size. Errors: kOutOfRange above
+  /// queue_size_max, which is `detail`; kInvalidArgument if the ring's format does not have it.
+  [[nodiscard]] Status check_size(std::uint32_t size) const { return memory_.check_resize(size); }
+  /// While stopped: another size of one queue for the next start(). Errors: those of check_size();
+  /// kWrongState; kOutOfRange for a queue that is not there.
+  Status resize_queue(QueueIndex queue, std::uint32_t size);
   /// Stops all and puts the device back to before negotiation; start() begins anew.
   Status reset();
   /// Another device in the place of one that is gone. The same features are required again; the

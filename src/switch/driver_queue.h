@@ -40,15 +40,21 @@ class alignas(kCacheLine) DriverQueue : public PortQueue {
   /// On success no worker touches the queue's memory any more. On kTimeout the path, which holds
   /// the memory, stays until the next start or stop.
   Status stop() {
+    TRY(take_path());
+    return {};
+  }
+
+  /// As stop(), and hands out the path: null if there was none. The device may go on with its ring.
+  [[nodiscard]] Result<std::unique_ptr<Path>> take_path() {
     clear_flag(kStarted);
     set_wake(nullptr, false);
     TRY(lock.lock_for_control());
-    path_ = nullptr;
+    std::unique_ptr<Path> path = std::move(path_);
     call_ = nullptr;
     kick_ = nullptr;
     size_ = 0;
     lock.unlock();
-    return {};
+    return path;
   }
 
   /// True if the device made one of our kicks wait.

@@ -20,8 +20,9 @@ namespace sluice::fabric {
 
 namespace {
 
-// Descriptors of the epoll set: links by number, and behind them the timer.
+// Descriptors of the epoll set: links by number, and behind them the timer and outcomes of resets.
 constexpr std::uint64_t kTimer = kPortsMax;
+constexpr std::uint64_t kResetDone = kTimer + 1;
 constexpr long kHousekeepingNanoseconds = 100'000'000;
 constexpr std::chrono::seconds kTableTick{1};
 
@@ -65,6 +66,8 @@ Status Fabric::Impl::open() {
     return fail_errno("cannot set a timer");
   }
   TRY(watch(timer.get(), kTimer));
+  reset_done = std::make_shared<const EventFd>(TRY(EventFd::create()));
+  TRY(watch(reset_done->fd(), kResetDone));
   stall_watch = TRY(StallWatch::start());
   TRY(open_ports());
   TRY(open_forwarder());
@@ -210,6 +213,8 @@ void Fabric::Impl::serve(std::uint64_t tag) {
     std::uint64_t expirations = 0;
     [[maybe_unused]] const ssize_t got = ::read(timer.get(), &expirations, sizeof expirations);
     housekeeping();
+  } else if (tag == kResetDone) {
+    reset_done->drain();  // Whoever waits for an outcome looks after each poll().
   } else if (tag < links.size() && links[tag]->on_ready()) {
     link_changed(tag);
   }
@@ -280,6 +285,20 @@ void Fabric::stop() {
 }
 const SwitchOptions& Fabric::options() const {
   return impl_->options;
+}
+
+Result<std::shared_ptr<const PendingReset>> Fabric::begin_reset(const std::string& port,
+                                                                const ResetOrder& order) {
+  for (std::size_t i = 0; i < impl_->driver_ports.size(); ++i) {
+    if (impl_->driver_ports[i]->name() != port) continue;
+    return impl_->driver_links[i]->begin_reset(order, impl_->reset_done);
+  }
+  for (const auto& other : impl_->ports) {
+    if (other->name() == port) {
+      return fail(ErrorCode::kUnsupported, "only a virtio-user port resets queues");
+    }
+  }
+  return fail(ErrorCode::kNotFound, "no port has this name");
 }
 
 void Fabric::poll(std::chrono::milliseconds timeout) {

@@ -18,6 +18,7 @@
 #include "net/drop.h"
 #include "switch/options.h"
 #include "switch/port.h"
+#include "switch/queue_reset.h"
 
 namespace sluice::fabric {
 
@@ -35,6 +36,7 @@ struct PortView {
   std::string mac;                             // Configured address; empty if none.
   std::uint16_t queue_pairs = 0;
   std::uint16_t mtu = 0;
+  std::uint32_t speed = 0;         // Configured for a virtio-user port, Mbit/s; 0: not known.
   std::uint64_t sessions = 0;      // Connections accepted or made so far.
   std::uint64_t memory_bytes = 0;  // Shared by the front-end.
   std::uint32_t memory_regions = 0;
@@ -106,6 +108,13 @@ class Fabric {
   [[nodiscard]] int poll_fd() const;
   /// Serves sockets and timers; returns after at most `timeout`.
   void poll(std::chrono::milliseconds timeout);
+  /// Begins a reset of queues of the virtio-user port `port`. poll_fd() is readable when it has an
+  /// outcome, of which VirtioUserLink::begin_reset() tells; the reset goes on if nobody waits.
+  /// Errors: kNotFound for a port that is not there; kUnsupported for one of another kind: the
+  /// driver of a vhost-user port resets its queues; kWrongState without a running device; kExists
+  /// if a reset of the port is under way.
+  [[nodiscard]] Result<std::shared_ptr<const PendingReset>> begin_reset(const std::string& port,
+                                                                        const ResetOrder& order);
   /// Stops workers, then sessions. Afterwards views and stats still answer.
   void stop();
 

@@ -58,6 +58,7 @@ struct Fabric::Impl final : PortEvents {
   PortFault fault;  // Why open() failed, if it did.
   UniqueFd epoll;
   UniqueFd timer;
+  std::shared_ptr<const EventFd> reset_done;  // Signalled when a reset has an outcome.
   std::unique_ptr<StallWatch> stall_watch;
   // In order of construction; each uses those before it.
   std::vector<std::unique_ptr<Port>> ports;   // By number.

@@ -39,6 +39,12 @@ std::string text_of(net::PackedMac mac) {
   return text;
 }
 
+net::PackedMac packed(const MacAddress& mac) {
+  net::PackedMac bits = 0;
+  std::memcpy(&bits, mac.data(), mac.size());
+  return bits;
+}
+
 void add(PortTotals& totals, const net::DirectionCounters& counters) {
   totals.packets += counters.packets.value();
   totals.bytes += counters.bytes.value();
@@ -103,7 +109,9 @@ void describe(const VirtioUserLink& link, const VirtioUserOptions& options, Port
   view.path = options.path;
   view.role = options.server ? "server" : "client";
   view.state = shown.state;
+  if (options.mac.has_value()) view.mac = text_of(packed(*options.mac));
   view.mtu = options.mtu;
+  view.speed = options.speed;
   view.sessions = shown.sessions;
   for (const std::string_view name : virtio::names_of(shown.features)) {
     view.features.emplace_back(name);

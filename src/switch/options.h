@@ -17,6 +17,11 @@ enum class PollMode : std::uint8_t { kBusy, kAdaptive, kInterrupt };
 
 using MacAddress = std::array<std::byte, 6>;
 
+/// Speeds that a link can be said to have, Mbit/s; 0: not known.
+inline constexpr std::array<std::uint32_t, 15> kLinkSpeeds = {
+    0,      10,     100,    1'000,  2'500,   5'000,   10'000, 20'000,
+    25'000, 40'000, 50'000, 56'000, 100'000, 200'000, 400'000};
+
 /// A vhost-user port: one virtio-net device, served to a driver over a Unix socket.
 struct VhostUserOptions {
   std::string path;               // Of the socket.
@@ -51,6 +56,9 @@ struct VirtioUserOptions {
   bool event_idx = true;           // ... EVENT_IDX, ...
   bool csum = true;                // ... checksum offloads, ...
   bool tso = true;                 // ... and segmentation offloads, which need `csum`.
+  /// What the port says of itself when it is shown; nothing follows from either.
+  std::optional<MacAddress> mac;  // The driver's own address.
+  std::uint32_t speed = 0;        // Of the link, Mbit/s: one of kLinkSpeeds.
 };
 
 /// Lengths of frames as on the Internet, "simple IMIX": 7 of 64, 4 of 594, 1 of 1,518 bytes.

@@ -40,6 +40,15 @@ Status check_driver(const VirtioUserOptions& port) {
     return fail(ErrorCode::kInvalidArgument, "queue_size is no power of two", port.queue_size);
   }
   if (port.mtu < 68) return fail(ErrorCode::kOutOfRange, "mtu is below 68", port.mtu);
+  if (port.mac.has_value()) {
+    const bool group = (std::to_integer<unsigned>((*port.mac)[0]) & 1) != 0;
+    if (group || *port.mac == MacAddress{}) {
+      return fail(ErrorCode::kInvalidArgument, "mac is not the address of one station");
+    }
+  }
+  if (std::find(kLinkSpeeds.begin(), kLinkSpeeds.end(), port.speed) == kLinkSpeeds.end()) {
+    return fail(ErrorCode::kInvalidArgument, "speed is none that a link can have", port.speed);
+  }
   return {};
 }
 

@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <cstring>
 #include <system_error>
 #include <utility>
 
@@ -41,7 +42,13 @@ net::NetDriverOptions driver_options(const VirtioUserOptions& options) {
   net::NetDriverOptions driver;
   driver.queue_pairs = options.queues;
   driver.queue_size = options.queue_size;
-  driver.wanted = {};
+  driver.queue_size_max = std::max(options.queue_size, kResizeMax);
+  driver.wanted = {Feature::kRingReset};
+  if (options.mac.has_value()) {
+    net::MacAddress mac{};
+    std::memcpy(mac.data(), options.mac->data(), mac.size());
+    driver.mac = mac;
+  }
   const auto want = [&driver](bool wish, const FeatureSet& features) {
     if (wish) driver.wanted = driver.wanted | features;
   };
@@ -123,7 +130,7 @@ void VirtioUserLink::show(std::string_view state) {
 
 void VirtioUserLink::rest(const std::stop_token& stop, milliseconds time) {
   std::unique_lock lock(mutex_);
-  sleep_.wait_for(lock, stop, time, [] { return false; });
+  sleep_.wait_for(lock, stop, time, [this] { return pending_ != nullptr; });
 }
 
 void VirtioUserLink::loop(const std::stop_token& stop) {
@@ -154,6 +161,10 @@ void VirtioUserLink::forget_session(const Status& why) {
   view_.memory_bytes = 0;
   view_.state = options_.server ? "listening" : "connecting";
   if (!why) view_.last_error = why.error();
+  if (pending_ != nullptr) {
+    pending_->finish(fail(ErrorCode::kClosed, "the session with the device ended"));
+    pending_ = nullptr;
+  }
 }
 
 // From here on close() can end a call that waits for the back-end. False: it was called already.
@@ -207,6 +218,7 @@ Status VirtioUserLink::run(const std::stop_token& stop, net::NetDriver& driver) 
       return fail(ErrorCode::kClosed, "the back-end closed the connection");
     }
     if (const auto error = port_.trouble()) return std::unexpected(*error);
+    TRY(serve_reset(driver));
     rest(stop, kLook);
   }
   return {};

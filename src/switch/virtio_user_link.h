@@ -24,6 +24,7 @@
 #include "base/unique_fd.h"
 #include "net/net_driver.h"
 #include "switch/options.h"
+#include "switch/queue_reset.h"
 #include "switch/vhost_user_port.h"
 #include "switch/virtio_user_port.h"
 #include "vhost/frontend_source.h"
@@ -51,6 +52,14 @@ class VirtioUserLink {
   /// True if a session began or ended since the last call.
   bool take_change() { return changed_.exchange(false); }
 
+  /// Has the link's thread reset what `order` says; `done` is signalled when that has an outcome:
+  /// the report, or a refusal that changed nothing: kOutOfRange and kInvalidArgument for the queue
+  /// or its size, kNotNegotiated if the device cannot reset single queues; or kClosed if the reset
+  /// failed and the session with the device ended, for the reason in `text`.
+  /// Errors: kWrongState unless the port is running; kExists if a reset is under way.
+  [[nodiscard]] Result<std::shared_ptr<const PendingReset>> begin_reset(
+      const ResetOrder& order, std::shared_ptr<const EventFd> done);
+
   /// What is shown of a link.
   struct View {
     std::string_view state;      // "listening", "connecting", "connected", "running" or "stopped".
@@ -66,6 +75,8 @@ class VirtioUserLink {
   void loop(const std::stop_token& stop);
   Status serve(const std::stop_token& stop, std::unique_ptr<vhost::Frontend> frontend);
   Status run(const std::stop_token& stop, net::NetDriver& driver);
+  Status serve_reset(net::NetDriver& driver);
+  [[nodiscard]] Result<ResetReport> reset(net::NetDriver& driver, const ResetOrder& order);
   [[nodiscard]] bool keep_socket(const std::stop_token& stop, Result<UniqueFd> socket);
   void show(std::string_view state);
   void forget_session(const Status& why);
@@ -80,6 +91,8 @@ class VirtioUserLink {
 
   mutable std::mutex mutex_;  // For what follows.
   std::condition_variable_any sleep_;
+  ResetOrder order_;                       // What to reset, ...
+  std::shared_ptr<PendingReset> pending_;  // ... if this is not null.
   View view_;
   PeerSocket socket_;  // Of the session. Shut down, no call waits for an answer.
 

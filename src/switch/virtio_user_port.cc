@@ -3,13 +3,9 @@
 
 #include <utility>
 
+#include "switch/kick_waited.h"
+
 namespace sluice::fabric {
-
-namespace {
-
-constexpr Error kKickWaited{ErrorCode::kProtocol, "the back-end made a kick wait", 0};
-
-}  // namespace
 
 VirtioUserPort::VirtioUserPort(const VirtioUserOptions& options)
     : name_(options.name),
@@ -43,7 +39,19 @@ std::size_t VirtioUserPort::transmit(std::uint32_t hint, const packet::Burst& bu
     refusals_.not_ready.fetch_add(which.size(), std::memory_order_relaxed);
     return 0;
   }
-  return deliver_by(transmitqs_[pairs_ == 1 ? 0 : hint % pairs_], refusals_, burst, which);
+  return deliver_by(choose(hint), refusals_, burst, which);
+}
+
+// RST-08: while a queue is under reset its frames find another one, if there is one.
+VirtioUserPort::TransmitQueue& VirtioUserPort::choose(std::uint32_t hint) {
+  if (pairs_ == 1) return transmitqs_[0];
+  const std::size_t first = hint % pairs_;
+  for (std::size_t i = 0; i < pairs_; ++i) {
+    TransmitQueue& queue = transmitqs_[(first + i) % pairs_];
+    if (queue.started()) [[likely]]
+      return queue;
+  }
+  return transmitqs_[first];
 }
 
 bool VirtioUserPort::arm(std::uint16_t q) {

@@ -4,8 +4,8 @@
 // Terms of switch/port.h: from_driver counts what came in on the port, so what the device put into
 // receiveqs; to_driver what went out by transmitqs.
 //
-// Threads: Port's functions as switch/port.h says; start_queues(), stop_queues() and trouble() by
-// the link's thread.
+// Threads: Port's functions as switch/port.h says; start_queues(), stop_queues(), the resets and
+// trouble() by the link's thread.
 #pragma once
 
 #include <atomic>
@@ -61,6 +61,15 @@ class VirtioUserPort final : public Port {
   /// On success no worker touches the driver's memory any more; what is on its way is lost.
   /// Errors: kTimeout.
   Status stop_queues();
+  /// Resets one queue with the device, while the others go on, and starts it again at `size` (0: as
+  /// it was). Meanwhile the device's frames wait or come by other queues, and so do ours (RST-08).
+  /// Returns how many buffers came back. Requires: the driver has RING_RESET, this queue and size.
+  /// Errors: those of NetDriver::restart_queue() and start_queues(); then the session is over.
+  Result<std::size_t> reset_queue(net::NetDriver& driver, net::QueueIndex index,
+                                  std::uint32_t size);
+  /// The same by a stop and a start of the whole device; any device can do that.
+  Result<std::size_t> reset_all(net::NetDriver& driver, std::optional<net::QueueIndex> index,
+                                std::uint32_t size);
   /// Why a ring broke, if one did since the last call, or that a kick was made to wait.
   [[nodiscard]] std::optional<Error> trouble();
 
@@ -75,6 +84,7 @@ class VirtioUserPort final : public Port {
     std::unique_ptr<net::DriverReceivePath> receive;
     std::unique_ptr<net::DriverTransmitPath> transmit;
   };
+  [[nodiscard]] TransmitQueue& choose(std::uint32_t hint);
   Result<NewPair> make_pair(const net::NetDriver& driver, std::uint16_t pair);
 
   const std::string name_;

@@ -3,74 +3,26 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
-#include <atomic>
-#include <cstring>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "net/driver_queue.h"
 #include "net/net_driver.h"
 #include "support/driver_pair.h"
+#include "support/echo_stream.h"
 #include "support/fabric_runner.h"
 #include "support/temporary_directory.h"
 
 namespace sluice::test {
 namespace {
 
-using net::DriverFrame;
 using net::QueueIndex;
 using virtio::Feature;
 using virtio::FeatureSet;
 
-constexpr QueueIndex kReceiveq{2};  // Of pair 1, which is reset.
-constexpr QueueIndex kTransmitq{3};
-
-// Sends frames on pair 0 and gets each back: the port echoes.
-class Stream {
- public:
-  explicit Stream(net::NetDriver& driver) : pair_(driver, 0) {
-    thread_ = std::thread([this] { run(); });
-  }
-  Stream(const Stream&) = delete;
-  Stream& operator=(const Stream&) = delete;
-  ~Stream() { stop(); }
-  void stop() {
-    stop_ = true;
-    if (thread_.joinable()) thread_.join();
-  }
-  [[nodiscard]] std::uint64_t sent() const { return sent_; }
-  [[nodiscard]] std::uint64_t received() const { return received_; }
-
- private:
-  // More would overrun a ring; fewer would leave it idle.
-  static constexpr std::uint64_t kWindow = 128;
-
-  void run() {
-    while (!stop_) {
-      if (sent_ - received_ <= kWindow - 32) sent_ += pair_.send(32);
-      take();
-    }
-    EXPECT_TRUE(wait_for([this] {
-      take();
-      return received_ >= sent_;
-    })) << received_
-        << " of " << sent_;
-  }
-  void take() {
-    std::array<DriverFrame, net::kDriverBurstMax> frames;
-    received_ += pair_.receiveq.receive(frames);
-    pair_.receiveq.repost();
-  }
-
-  DriverPair pair_;
-  std::atomic<bool> stop_{false};
-  std::atomic<std::uint64_t> sent_{0};
-  std::atomic<std::uint64_t> received_{0};
-  std::thread thread_;
-};
+constexpr QueueIndex kResetReceiveq{2};  // Of pair 1, which is reset.
+constexpr QueueIndex kResetTransmitq{3};
 
 // The parameter's bits: packed, in order.
 class QueueReset : public ::testing::TestWithParam<int> {
@@ -119,19 +71,19 @@ class QueueReset : public ::testing::TestWithParam<int> {
 TEST_P(QueueReset, RST_09_TheOtherPairLosesNothingInHundredsOfResets) {
   ASSERT_NE(driver_, nullptr);
   ASSERT_TRUE(driver_->start());
-  Stream stream(*driver_);
+  EchoStream stream(*driver_);
   DriverPair pair(*driver_, 1);
   std::uint64_t before = 0;
   for (int i = 0; i < 200; ++i) {
     if (i % 20 == 0) expect_works(pair);
-    ASSERT_TRUE(driver_->reset_queue(kReceiveq));
+    ASSERT_TRUE(driver_->reset_queue(kResetReceiveq));
     expect_recalled(pair.receiveq, pair.receiveq.outstanding());
-    ASSERT_TRUE(driver_->restart_queue(kReceiveq));
-    pair.receiveq = net::DriverReceiveQueue::make(*driver_->queue(kReceiveq));
-    ASSERT_TRUE(driver_->reset_queue(kTransmitq));
+    ASSERT_TRUE(driver_->restart_queue(kResetReceiveq));
+    pair.receiveq = net::DriverReceiveQueue::make(*driver_->queue(kResetReceiveq));
+    ASSERT_TRUE(driver_->reset_queue(kResetTransmitq));
     expect_recalled(pair.transmitq, pair.transmitq.outstanding());
-    ASSERT_TRUE(driver_->restart_queue(kTransmitq));
-    pair.transmitq = net::DriverTransmitQueue::make(*driver_->queue(kTransmitq));
+    ASSERT_TRUE(driver_->restart_queue(kResetTransmitq));
+    pair.transmitq = net::DriverTransmitQueue::make(*driver_->queue(kResetTransmitq));
     EXPECT_TRUE(wait_for([&] { return stream.received() > before; })) << "the other pair stands";
     before = stream.received();
   }
@@ -146,23 +98,23 @@ TEST_P(QueueReset, RST_09_TheOtherPairLosesNothingInHundredsOfResets) {
 TEST_P(QueueReset, RST_04_RST_05_RST_06_AQueueChangesItsSizeAndLosesNoBuffer) {
   ASSERT_NE(driver_, nullptr);
   ASSERT_TRUE(driver_->start());
-  Stream stream(*driver_);
+  EchoStream stream(*driver_);
   DriverPair pair(*driver_, 1);
   std::vector<std::uint32_t> sizes = {1024, 32, 256, 64};
   if (packed()) sizes.push_back(100);
   for (int lap = 0; lap < 3; ++lap) {
     for (const std::uint32_t size : sizes) {
-      ASSERT_TRUE(driver_->reset_queue(kReceiveq));
+      ASSERT_TRUE(driver_->reset_queue(kResetReceiveq));
       const std::size_t posted = pair.receiveq.outstanding();
       expect_recalled(pair.receiveq, posted);
-      ASSERT_TRUE(driver_->restart_queue(kReceiveq, size));
-      pair.receiveq = net::DriverReceiveQueue::make(*driver_->queue(kReceiveq));
+      ASSERT_TRUE(driver_->restart_queue(kResetReceiveq, size));
+      pair.receiveq = net::DriverReceiveQueue::make(*driver_->queue(kResetReceiveq));
       EXPECT_EQ(pair.receiveq.outstanding(), size);
-      ASSERT_TRUE(driver_->restart_queue(kTransmitq, size));
-      pair.transmitq = net::DriverTransmitQueue::make(*driver_->queue(kTransmitq));
+      ASSERT_TRUE(driver_->restart_queue(kResetTransmitq, size));
+      pair.transmitq = net::DriverTransmitQueue::make(*driver_->queue(kResetTransmitq));
       const auto shown = fabric_->ask([](fabric::Fabric& fabric) { return fabric.queues("a"); });
-      EXPECT_EQ(shown.at(kReceiveq.raw()).size, size);
-      EXPECT_EQ(shown.at(kTransmitq.raw()).size, size);
+      EXPECT_EQ(shown.at(kResetReceiveq.raw()).size, size);
+      EXPECT_EQ(shown.at(kResetTransmitq.raw()).size, size);
       EXPECT_EQ(shown.at(0).size, 256U);
       for (int i = 0; i < 5; ++i) expect_works(pair);
     }
@@ -178,7 +130,7 @@ TEST_P(QueueReset, RST_08_FramesFindAnotherQueueMeanwhile) {
   DriverPair first(*driver_, 0);
   DriverPair second(*driver_, 1);
   expect_works(second);
-  ASSERT_TRUE(driver_->reset_queue(kReceiveq));
+  ASSERT_TRUE(driver_->reset_queue(kResetReceiveq));
   ASSERT_EQ(second.send(20), 20U);
   EXPECT_EQ(first.receive(20), 20U);
   ASSERT_TRUE(driver_->reset_queue(QueueIndex(0)));

@@ -1,6 +1,6 @@
 """DPDK's net_vhost back-end: sluice is the driver, by its virtio-user ports."""
 
-from lib.process import require, wait_for
+from lib.process import Failure, require, wait_for
 from lib.sluice import DriverPort, Options, Sluice
 from lib.testpmd import PmdOptions, Ring, Testpmd, vhost_vdev
 
@@ -75,6 +75,38 @@ def restart(rundir, ring):
     return f"killed three times; {len(moved) + 1} sessions"
 
 
+def reset(rundir, ring):
+    """The device cannot reset one queue (Q-02), so the whole of it is, also to other sizes."""
+    paths = sockets(rundir)
+    pmd = devices(rundir, ring, paths)
+    sluice = sluice_for(rundir, paths, ring).start()
+    wait_running(sluice)
+    moved = loop(pmd, sluice)
+    try:
+        sluice.ask("queue", "reset", "p0", "1")
+        refused = "nothing"
+    except Failure as failure:
+        refused = str(failure)
+    for words in ("does not offer RING_RESET", "--whole-device"):
+        require(words in refused, f"a reset of one queue should be refused: {refused}")
+    moved += loop(pmd, sluice)
+    back = 0
+    for queue, size in ((0, 0), (1, 512), (0, 1024), (1, 256)):
+        order = ["queue", "reset", "p0", str(queue), "--whole-device"]
+        order += ["--size", str(size)] if size else []
+        done = sluice.ask(*order)["reset"]
+        require(done["buffers"] > 0, f"no buffer came back: {done}")
+        shown = sluice.ask("queue", "show", "p0")["queues"][queue]["size"]
+        require(shown == (size or ring.queue_size), f"queue {queue} has {shown} buffers")
+        back += done["buffers"]
+        moved += loop(pmd, sluice)
+    sessions = [port["sessions"] for port in sluice.ask("port", "show")["ports"]]
+    require(sessions == [1, 1], f"a session ended: {sessions}")
+    sluice.stop()
+    pmd.quit()
+    return f"{moved} sent = received; {back} buffers came back in 4 resets"
+
+
 def add_to(suite):
     for ring in RINGS:
         suite.add(f"testpmd back-end {ring.name()}", lambda d, ring=ring: exchange(d, ring))
@@ -86,3 +118,4 @@ def add_to(suite):
         suite.add(
             f"testpmd back-end is killed {ring.name()}", lambda d, ring=ring: restart(d, ring)
         )
+        suite.add(f"testpmd back-end is reset {ring.name()}", lambda d, ring=ring: reset(d, ring))

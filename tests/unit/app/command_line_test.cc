@@ -28,10 +28,10 @@ TEST_P(Help, TeachesByASentenceAndExamplesAndFitsATerminal) {
 
 INSTANTIATE_TEST_SUITE_P(EveryLevel, Help,
                          ::testing::Values("", "run", "port", "port show", "queue", "queue show",
-                                           "fdb", "fdb show", "worker", "worker show", "stats",
-                                           "bench", "bench pair", "bench forward", "bench latency",
-                                           "bench matrix", "bench device", "bench driver",
-                                           "version"));
+                                           "queue reset", "fdb", "fdb show", "worker",
+                                           "worker show", "stats", "bench", "bench pair",
+                                           "bench forward", "bench latency", "bench matrix",
+                                           "bench device", "bench driver", "version"));
 
 struct Mistake {
   const char* line;
@@ -66,6 +66,24 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"port show a b", 2,
                 "sluice: cannot understand the command line: sluice port show does not expect "
                 "'b'\n  try: sluice port show --help\n"},
+        Mistake{"queue reset", 2,
+                "sluice: cannot understand the command line: sluice queue reset needs PORT\n"
+                "  try: sluice queue reset --help\n"},
+        Mistake{"queue reset up", 2,
+                "sluice: cannot reset the queue: QUEUE is missing\n"
+                "  try: sluice queue show up lists them\n"},
+        Mistake{"queue reset up --whole-device --size 64", 2,
+                "sluice: cannot reset the queue: QUEUE is missing\n"
+                "  try: sluice queue show up lists them\n"},
+        Mistake{"queue reset up tx", 2,
+                "sluice: cannot reset the queue: QUEUE cannot be 'tx'\n"
+                "  try: give its number: receiveq of pair n is 2n, transmitq 2n+1\n"},
+        Mistake{"queue reset up 1 --size 1", 2,
+                "sluice: cannot reset the queue: --size cannot be '1'\n"
+                "  try: give a whole number from 2 to 32768\n"},
+        Mistake{"queue reset up 1 --control /nowhere/at/all", 3,
+                "sluice: cannot ask the running switch: /nowhere/at/all: there is no such file\n"
+                "  try: start one by `sluice run`, or name its socket by --control PATH\n"},
         Mistake{"run --vhost-usr /a", 2,
                 "sluice: cannot understand the command line: sluice run has no option "
                 "'--vhost-usr'\n  try: did you mean --vhost-user?\n"},

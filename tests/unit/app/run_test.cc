@@ -159,6 +159,36 @@ TEST_F(Run, CountersGoOnWhileHostileClientsHoldTheControlSocket) {
   EXPECT_EQ(program.err().find("not accounted for"), std::string::npos) << program.err();
 }
 
+TEST_F(Run, AQueueIsResetByCommand) {
+  Program device({"run", "--control", directory_ / "device", "--forward", "patch", "--generator",
+                  "name=g", "--vhost-user", directory_ / "vm0.sock,queues=2,ring_reset=on"});
+  ASSERT_TRUE(started(device)) << device.err();
+  Program driver({"run", "--control", directory_ / "ctl", "--forward", "patch", "--sink", "name=s",
+                  "--virtio-user", directory_ / "vm0.sock,name=up,queues=2"});
+  ASSERT_TRUE(driver.wait_for_stderr("up: running")) << driver.err();
+  const Outcome first = ask({"queue", "reset", "up", "2"});
+  EXPECT_EQ(first.code, 0) << first.err;
+  EXPECT_EQ(first.out, "up: queue 2 restarted; 256 buffers came back; queue 2 has 256 now\n");
+  const control::Json reply =
+      control::Json::parse(ask({"queue", "reset", "up", "2", "--size", "512", "--json"}).out);
+  EXPECT_EQ(reply["reset"]["size"], 512);
+  EXPECT_EQ(control::Json::parse(ask({"queue", "show", "up", "--json"}).out)["queues"][2]["size"],
+            512);
+  const Outcome whole = ask({"queue", "reset", "up", "--whole-device"});
+  EXPECT_EQ(whole.code, 0) << whole.err;
+  EXPECT_EQ(whole.out.substr(0, 26), "up: all queues restarted; ");
+  const Outcome refused = ask({"queue", "reset", "s", "0"});
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_EQ(refused.err,
+            "sluice: cannot reset the queue: s has no virtqueues\n"
+            "  try: name a virtio-user port; see `sluice port show`\n");
+  for (Program* program : {&driver, &device}) {
+    program->signal(SIGTERM);
+    EXPECT_EQ(program->wait(), 0);
+    EXPECT_EQ(program->err().find("not accounted for"), std::string::npos) << program->err();
+  }
+}
+
 TEST_F(Run, WatchShowsRatesUntilTheSwitchIsGone) {
   Program program({"run", "--control", directory_ / "ctl", "--generator", "name=g", "--sink",
                    "name=s", "--forward", "patch"});

@@ -100,7 +100,7 @@ INSTANTIATE_TEST_SUITE_P(
                     "write it at the top, before the first line in brackets"},
         FileRefusal{"[workers]\ncont = 2", "f.toml:2:1", "there is no key 'cont' in [workers]",
                     "did you mean 'count'?"},
-        FileRefusal{"[bridge]\nspeed = 2", "f.toml:2:1", "there is no key 'speed' in [bridge]",
+        FileRefusal{"[bridge]\ncolour = 2", "f.toml:2:1", "there is no key 'colour' in [bridge]",
                     "the keys are table_size, ageing"},
         FileRefusal{"bridge = 1", "f.toml:1:10", "'bridge' cannot be 1",
                     "begin a table by a line [bridge]"},

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -22,7 +23,8 @@ namespace {
 using Milliseconds = std::chrono::milliseconds;
 
 // A directory of its own, and a server in it that a thread serves until the test ends. The server
-// replies "echo:REQUEST"; the request "big" gets a reply of a megabyte.
+// replies "echo:REQUEST"; the request "big" gets a reply of a megabyte, "later" one when it is
+// ready.
 class ControlSocket : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -45,8 +47,9 @@ class ControlSocket : public ::testing::Test {
         pollfd ready{server_->poll_fd(), POLLIN, 0};
         ::poll(&ready, 1, 10);
         ++turns_;
-        server_->serve([](std::string_view request) {
+        server_->serve([this](std::string_view request) -> Reply {
           if (request == "big") return std::string(1 << 20, 'x');
+          if (request == "later") return [this] { return later(); };
           return "echo:" + std::string(request);
         });
         clients_ = server_->clients();
@@ -57,6 +60,11 @@ class ControlSocket : public ::testing::Test {
     done_ = true;
     if (thread_.joinable()) thread_.join();
     server_.reset();
+  }
+
+  std::optional<std::string> later() const {
+    if (!ready_) return std::nullopt;
+    return "at last";
   }
 
   // A raw client: connected, with a limit on how long it waits.
@@ -98,6 +106,7 @@ class ControlSocket : public ::testing::Test {
   std::unique_ptr<ControlServer> server_;
   std::thread thread_;
   std::atomic<bool> done_ = false;
+  std::atomic<bool> ready_ = false;  // What is asked by "later" has its reply.
   std::atomic<int> turns_ = 0;
   std::atomic<std::size_t> clients_{0};
 };
@@ -183,6 +192,44 @@ TEST_F(ControlSocket, BinaryBytesAreARequestLikeAnyOther) {
   const UniqueFd client = raw_client();
   put(client, std::string("\0\xff\x01\x80\n", 5));
   EXPECT_EQ(get(client, 1), std::string("echo:\0\xff\x01\x80\n", 10));
+}
+
+TEST_F(ControlSocket, AReplyThatTakesTimeHoldsUpItsClientOnly) {
+  start();
+  const UniqueFd client = raw_client();
+  put(client, "a\nlater\nb\n");
+  EXPECT_EQ(get(client, 1), "echo:a\n");
+  for (int i = 0; i < 20; ++i) expect_others_are_served();
+  // What is not read meanwhile does not wake the server.
+  const int before = turns_;
+  std::this_thread::sleep_for(Milliseconds(200));
+  EXPECT_LT(turns_ - before, 100);
+  ready_ = true;
+  EXPECT_EQ(get(client, 2), "at last\necho:b\n") << "in the order of the requests";
+}
+
+TEST_F(ControlSocket, AClientThatSaidAllGetsItsReplyLater) {
+  start();
+  const UniqueFd client = raw_client();
+  put(client, "later");
+  ::shutdown(client.get(), SHUT_WR);
+  std::this_thread::sleep_for(Milliseconds(50));
+  ready_ = true;
+  EXPECT_EQ(get(client, 1), "at last\n");
+  EXPECT_TRUE(closed(client));
+}
+
+TEST_F(ControlSocket, AClientThatLeavesBeforeItsReplyIsForgotten) {
+  start();
+  {
+    const UniqueFd client = raw_client();
+    put(client, "later\n");
+    while (clients_ == 0) std::this_thread::sleep_for(Milliseconds(1));
+  }
+  for (int i = 0; i < 5000 && clients_ != 0; ++i) std::this_thread::sleep_for(Milliseconds(1));
+  EXPECT_EQ(clients_, 0U);
+  ready_ = true;
+  expect_others_are_served();
 }
 
 TEST_F(ControlSocket, AClientThatDoesNotReadStopsOnlyItself) {

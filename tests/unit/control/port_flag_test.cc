@@ -98,6 +98,28 @@ INSTANTIATE_TEST_SUITE_P(
         FlagRefusal{"/a,=2", "there is no key before '=2'",
                     "separate keys by one comma each, as in PATH,queues=2,client"}));
 
+TEST(VirtioUserFlag, ReadsAddressAndSpeed) {
+  const auto port = parse_virtio_user_flag("/a,mac=52:54:00:00:00:01,speed=25000");
+  ASSERT_TRUE(port.has_value()) << port.error().cause;
+  EXPECT_EQ(to_string(port->mac.value_or(fabric::MacAddress{})), "52:54:00:00:00:01");
+  EXPECT_EQ(port->speed, 25'000U);
+  EXPECT_EQ(parse_virtio_user_flag("/a")->speed, 0U);
+  EXPECT_FALSE(parse_virtio_user_flag("/a,mac=53:54:00:00:00:01").has_value());
+}
+
+TEST(VirtioUserFlag, ASpeedThatNoLinkHasIsAnsweredByTheList) {
+  for (const std::uint32_t speed : fabric::kLinkSpeeds) {
+    EXPECT_EQ(parse_virtio_user_flag("/a,speed=" + std::to_string(speed))->speed, speed);
+  }
+  for (const char* speed : {"1", "11", "400001", "-10", "10G", ""}) {
+    const auto port = parse_virtio_user_flag(std::string("/a,speed=") + speed);
+    ASSERT_FALSE(port.has_value()) << speed;
+    EXPECT_EQ(port.error().cure,
+              "give one of 0, 10, 100, 1000, 2500, 5000, 10000, 20000, 25000, 40000, 50000, 56000, "
+              "100000, 200000, 400000, in Mbit/s");
+  }
+}
+
 TEST(VhostUserFlag, AnUnlikeKeyIsAnsweredByTheListOfKeys) {
   const auto port = parse_vhost_user_flag("/a,bandwidth=9");
   ASSERT_FALSE(port.has_value());

@@ -59,6 +59,23 @@ TEST_F(NetDriverTest, RST_05_AQueueRestartsWithAnotherSizeWithinItsLimit) {
   }
 }
 
+TEST_F(NetDriverTest, AQueueIsResizedWhileTheDriverIsStopped) {
+  const auto driver = must_create({.queue_size = 64, .queue_size_max = 256});
+  EXPECT_TRUE(driver->check_size(256));
+  EXPECT_EQ(driver->check_size(512).error().code, ErrorCode::kOutOfRange);
+  EXPECT_EQ(driver->check_size(512).error().detail, 256);
+  EXPECT_EQ(driver->check_size(100).error().code, ErrorCode::kInvalidArgument);
+  ASSERT_TRUE(driver->start());
+  EXPECT_EQ(driver->resize_queue(QueueIndex(1), 128).error().code, ErrorCode::kWrongState);
+  ASSERT_TRUE(driver->stop());
+  EXPECT_EQ(driver->resize_queue(QueueIndex(2), 128).error().code, ErrorCode::kOutOfRange);
+  EXPECT_EQ(driver->resize_queue(QueueIndex(1), 512).error().code, ErrorCode::kOutOfRange);
+  ASSERT_TRUE(driver->resize_queue(QueueIndex(1), 128));
+  ASSERT_TRUE(driver->start());
+  EXPECT_EQ(state_->rings.at(1).setup.size, 128U);
+  EXPECT_EQ(state_->rings.at(0).setup.size, 64U);
+}
+
 TEST_F(NetDriverTest, AQueueCanStayResetWhileTheOthersRun) {
   const auto driver = must_create({});
   ASSERT_TRUE(driver->start());

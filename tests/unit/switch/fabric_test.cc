@@ -323,6 +323,30 @@ TEST_F(FabricTest, ASecondFrontEndWaitsUntilTheFirstIsGone) {
   EXPECT_EQ(fabric.port(0).sessions, 2U);
 }
 
+TEST_F(FabricTest, APortShowsItsOwnAddressAndSpeed) {
+  SwitchOptions options = two_ports();
+  options.virtio_user.push_back({.path = socket("u.sock"), .speed = 25'000});
+  options.virtio_user.back().mac = MacAddress{std::byte{2}, {}, {}, {}, {}, std::byte{0xab}};
+  FabricRunner fabric(options);
+  EXPECT_EQ(fabric.port(2).mac, "02:00:00:00:00:ab");
+  EXPECT_EQ(fabric.port(2).speed, 25'000U);
+  EXPECT_EQ(fabric.port(0).speed, 0U);
+}
+
+TEST_F(FabricTest, OnlyAConnectedVirtioUserPortCanBeReset) {
+  SwitchOptions options = two_ports();
+  options.virtio_user.push_back({.path = socket("u.sock")});
+  FabricRunner fabric(options);
+  const auto refusal = [&](const char* port) {
+    return fabric.ask([&](Fabric& asked) { return asked.begin_reset(port, {.queue = 0}); })
+        .error()
+        .code;
+  };
+  EXPECT_EQ(refusal("nobody"), ErrorCode::kNotFound);
+  EXPECT_EQ(refusal("a"), ErrorCode::kUnsupported);
+  EXPECT_EQ(refusal("u"), ErrorCode::kWrongState);
+}
+
 TEST_F(FabricTest, TwoSwitchesCannotServeTheSameSocket) {
   FabricRunner fabric(two_ports());
   const auto second = Fabric::create(two_ports());

@@ -15,8 +15,8 @@ namespace sluice::app {
 
 namespace {
 
-constexpr std::string_view kPrompt = "testpmd> ";
-constexpr std::chrono::milliseconds kWarmUp{300};
+constexpr std::string_view kTestpmdPrompt = "testpmd> ";
+constexpr std::chrono::milliseconds kTestpmdWarmUp{300};
 // testpmd's own default for two threads.
 constexpr int kMbufs = 163'456;
 // More bursts than a ring holds, so that it stays full in loopback.
@@ -76,9 +76,10 @@ Result<TestpmdPair> TestpmdPair::start(const BenchCase& what, const PairOptions&
   auto directory = TRY(ScratchDirectory::create());
   const std::string socket = directory.file("testpmd.sock");
   const std::string vhost = fmt::format("net_vhost0,iface={},queues={}", socket, what.queues);
-  auto device = TRY(Dialogue::start(command_line(vhost, what, options.device_core), kPrompt));
-  auto driver = TRY(
-      Dialogue::start(command_line(driver_vdev(socket, what), what, options.driver_core), kPrompt));
+  auto device =
+      TRY(Dialogue::start(command_line(vhost, what, options.device_core), kTestpmdPrompt));
+  auto driver = TRY(Dialogue::start(
+      command_line(driver_vdev(socket, what), what, options.driver_core), kTestpmdPrompt));
   for (Dialogue* testpmd : {&device, &driver}) {
     TRY(testpmd->command(fmt::format("set txpkts {}", what.size)));
   }
@@ -101,7 +102,7 @@ Result<BenchRow> TestpmdPair::measure(Direction direction) {
     TRY(forward(virtio_, "io"));
     TRY(forward(vhost_, "io", kFirstBursts));
   }
-  std::this_thread::sleep_for(kWarmUp);
+  std::this_thread::sleep_for(kTestpmdWarmUp);
   Dialogue& receiver = direction == Direction::kToDriver ? virtio_ : vhost_;
   TRY(receiver.command("show port stats all"));  // The next one counts from here.
   std::this_thread::sleep_for(options_.window);

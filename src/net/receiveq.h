@@ -88,9 +88,10 @@ class ReceiveQueue {
     std::uint32_t frame_max;
   };
 
-  // The driver read what was in the buffers before, so they have to come from its core; a buffer
-  // without bytes has no place.
+  // The driver read what was in the buffers before, so they have to come from its core.
   static void prefetch(const virtio::Chain& chain) {
+    if (chain.data == nullptr) [[unlikely]]
+      return;  // All its descriptors are empty.
     prefetch_for_write(chain.data);
     prefetch_for_write(chain.data + kCacheLine);
   }

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <functional>
 #include <span>
+#include <utility>
 
 #include "base/cache_line.h"
 #include "base/check.h"
@@ -42,6 +43,8 @@ class DriverReceiveRing {
   }
 
   std::size_t receive(std::span<DriverFrame> out) {
+    if (ring_.error()) [[unlikely]]
+      return 0;
     CHECK(held_ + out.size() <= collected_.size(), "frames are reposted before there are too many");
     const std::span<virtio::Collected> room = std::span(collected_).subspan(held_);
     const std::size_t count = ring_.collect(room.first(std::min(out.size(), kDriverBurstMax)));
@@ -82,7 +85,8 @@ class DriverReceiveRing {
   }
 
   void repost() {
-    if (held_ == 0) return;
+    // A ring that broke takes nothing: what is held stays so until recall().
+    if (held_ == 0 || ring_.error()) return;
     const std::uint64_t base = start_.buffers_guest_address;
     const std::uint64_t stride = start_.buffer_stride;
     const auto size = static_cast<std::uint32_t>(start_.buffer_size);
@@ -98,6 +102,7 @@ class DriverReceiveRing {
   }
 
   void recall(const std::function<void(std::uint32_t)>& back) {
+    if (std::exchange(recalled_, true)) return;  // The list may be another queue's by now.
     DriverBuffers& own = *start_.own_buffers;
     std::size_t count = 0;
     for (; count < held_; ++count) own.numbers[count] = collected_[count].token;
@@ -105,6 +110,7 @@ class DriverReceiveRing {
       own.numbers[count++] = token;
       back(token);
     });
+    CHECK(count == start_.ring.size, "each buffer is held or outstanding");
     own.stale = false;
     held_ = 0;
     merge_left_ = 0;
@@ -150,6 +156,7 @@ class DriverReceiveRing {
   DriverQueueStart start_;
   std::uint32_t header_size_;
   bool mergeable_;
+  bool recalled_ = false;
   std::uint16_t merge_left_ = 0;  // Buffers of the current packet still to come.
   std::size_t held_ = 0;          // Entries of collected_ that the application has.
   DriverCounters counters_;

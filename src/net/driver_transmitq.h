@@ -103,6 +103,7 @@ class DriverTransmitRing {
   }
 
   void recall(const std::function<void(std::uint32_t)>& back) {
+    if (std::exchange(recalled_, true)) return;  // The list may be another queue's by now.
     DriverBuffers& own = *start_.own_buffers;
     if constexpr (kInOrder) {
       std::ranges::copy(free_, own.numbers.begin());
@@ -180,7 +181,8 @@ class DriverTransmitRing {
   std::uint32_t next_ = 0;           // Place in free_ of the next one to go out.
   std::uint32_t returned_ = 0;       // Any order: place where the next one to come back is entered.
   std::vector<std::uint32_t> free_;  // In order: the buffer of each slot; else a queue of the free.
-  bool marked_any_ = false;          // Headers may hold marks, so each is written from now on.
+  bool recalled_ = false;
+  bool marked_any_ = false;  // Headers may hold marks, so each is written from now on.
   DriverCounters counters_;
   std::array<virtio::Collected, kDriverBurstMax> collected_{};
 };

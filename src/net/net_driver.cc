@@ -346,7 +346,10 @@ Result<memory::DmaMapping> NetDriver::map_memory(std::span<std::byte> bytes) {
 Result<memory::DmaMapping> NetDriver::share(const memory::DmaMapping& mapping) {
   if (!running_) return mapping;
   const Status shared = transport_->set_memory(regions());
-  if (shared) return mapping;
+  if (shared) {
+    dma_->settle();  // The device has let go of whatever an unmap_memory() that failed left.
+    return mapping;
+  }
   TRY(dma_->retire(mapping.id));
   // A device that refuses a new table may have lost the old one.
   const bool kept = shared.error().code == ErrorCode::kOutOfRange ||

@@ -172,6 +172,45 @@ TEST_P(H25_DriverOfAHostileDevice, H25_ATransmitqThatBrokeGivesNoBuffers) {
   EXPECT_EQ(transmitq.reserve(frames), 0U);
 }
 
+// A ring that breaks behind good frames: whatever the application did with these, each buffer has
+// one owner afterwards.
+TEST_P(H25_DriverOfAHostileDevice, H25_ARecallAfterABreakFindsEachBufferOnce) {
+  for (const std::size_t forwarded : {0U, 1U, 2U}) {
+    DriverMemory memory =
+        *DriverMemory::create({.queues = 2, .queue_size = kSize}, GetParam().features);
+    DriverReceiveQueue receiveq = DriverReceiveQueue::make(memory.start(QueueIndex(0)));
+    DriverTransmitQueue transmitq = DriverTransmitQueue::make(memory.start(QueueIndex(1)));
+    RawDevice device(memory, QueueIndex(0), GetParam().features.has(Feature::kRingPacked));
+    for (std::uint16_t n = 0; n < 4; ++n) {
+      device.set_header(n, 1);
+      device.use(device.id(n), 72);
+    }
+    device.use(0xffff, 72);
+    std::array<DriverFrame, kDriverBurstMax> frames{};
+    ASSERT_EQ(receiveq.receive(frames), 4U);
+    ASSERT_TRUE(receiveq.error());
+    EXPECT_EQ(transmitq.forward(receiveq, std::span(frames).first(forwarded)), forwarded);
+    for (int i = 0; i < 10; ++i) {  // An application that does not look at error().
+      receiveq.repost();
+      EXPECT_EQ(receiveq.receive(frames), 0U);
+    }
+    std::size_t back = 0;
+    receiveq.recall([&](std::uint32_t) { ++back; });
+    EXPECT_EQ(back, kSize - 4);
+    transmitq.recall([](std::uint32_t) {});
+    // A second recall changes nothing: another queue may have the list by then.
+    memory.start(QueueIndex(0)).own_buffers->stale = true;
+    receiveq.recall([](std::uint32_t) { ADD_FAILURE(); });
+    EXPECT_TRUE(memory.start(QueueIndex(0)).own_buffers->stale);
+    std::set<std::uint32_t> all;
+    for (std::uint16_t i = 0; i < 2; ++i) {
+      const DriverQueueStart start = memory.start(QueueIndex(i));
+      all.insert(start.own_buffers->numbers.begin(), start.own_buffers->numbers.end());
+    }
+    EXPECT_EQ(all.size(), 2 * kSize) << "a buffer has two owners";
+  }
+}
+
 TEST_P(H25_MergingDriver, H25_LengthsOfLaterBuffersAreClamped) {
   std::uint16_t n = 0;
   for (const std::uint32_t length : {0U, 11U, 12U, 2369U, ~0U}) {

@@ -53,25 +53,26 @@ std::string_view RoundTrip::state() const {
 }
 
 control::Json BenchRow::json() const {
-  return control::Json{{"case", name_of(what.direction)},
-                       {"ring", what.packed ? "packed" : "split"},
-                       {"order", what.in_order ? "in-order" : "any"},
-                       {"mrg", what.mergeable ? "on" : "off"},
-                       {"queues", what.queues},
-                       {"queue_size", what.queue_size},
-                       {"size", what.mean_size()},
-                       {"sizes", what.size_text()},
-                       {"touch", what.touch ? "full" : "header"},
-                       {"mpps", mpps},
-                       {"gbits", gbits()},
-                       {"ns", nanoseconds()},
-                       {"cycles", cycles},
-                       {"rtt_ns", round_trip.mean_ns()},
-                       {"rtt_before_ns", round_trip.before_ns},
-                       {"rtt_after_ns", round_trip.after_ns},
-                       {"state", round_trip.state()},
-                       {"device_path", device_path},
-                       {"driver_path", driver_path}};
+  return control::Json{
+      {"case", name_of(what.direction)},
+      {"ring", what.packed ? "packed" : "split"},
+      {"order", what.in_order ? "in-order" : "any"},
+      {"mrg", what.mergeable ? "on" : "off"},
+      {"queues", what.queues},
+      {"queue_size", what.queue_size},
+      {"size", what.imix ? control::Json(what.mean_size()) : control::Json(what.size)},
+      {"sizes", what.size_text()},
+      {"touch", what.touch ? "full" : "header"},
+      {"mpps", mpps},
+      {"gbits", gbits()},
+      {"ns", nanoseconds()},
+      {"cycles", cycles},
+      {"rtt_ns", round_trip.mean_ns()},
+      {"rtt_before_ns", round_trip.before_ns},
+      {"rtt_after_ns", round_trip.after_ns},
+      {"state", round_trip.state()},
+      {"device_path", device_path},
+      {"driver_path", driver_path}};
 }
 
 }  // namespace sluice::app

@@ -148,10 +148,6 @@ class DriverReceiveRing {
     return frame.continues = static_cast<std::uint16_t>(num_buffers - 1);
   }
 
-  [[nodiscard]] std::byte* buffer(std::uint32_t token) const {
-    return start_.buffers.data() + token * start_.buffer_stride;
-  }
-
   Ring ring_;
   DriverQueueStart start_;
   std::uint32_t header_size_;

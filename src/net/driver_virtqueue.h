@@ -5,7 +5,7 @@
 //
 // Out: the device reads. In: it writes. A buffer is named by our addresses, which are translated
 // (add_outbuf, add_inbuf), or by the device's, which are in hand since NetDriver::map_memory()
-// (premapped); both kinds may be in one ring. All of it must lie in mappings or in the queue's own
+// (premapped); both kinds may be in one ring. All of it must lie in mappings or in the driver's own
 // buffers (DriverQueueStart::buffers), else the buffer is refused. In memory behind a bounce area
 // ordinary buffers are copied here; premapped ones by the caller, who knows when and how much:
 // memory().sync_for_device() before they are added, sync_for_cpu() after they came back.
